@@ -1,6 +1,6 @@
 """What a repair did to people: given models of five data sets under the default objective, beside fairlearn's rule.
 
-    FAIRKIT_DATA=... python benchmarks/repair_people.py [--data credit,adult] [--learners lightgbm,mlp] [--page PATH]
+    FAIRKIT_DATA=... python benchmarks/repair_people.py [--data Adult] [--learners LightGBM] [--limit 0.05]
 
 Every model is trained on a quarter of the rows by its library and given as an ONNX file. The repair learns from three
 eighths and is looked at on the last three; fairlearn's rule of equal rates is learned from the same rows. Results are
@@ -133,9 +133,10 @@ def _torch(x: np.ndarray, y: np.ndarray, path: Path) -> None:
                       dynamic_axes={"x": {0: "n"}, "p": {0: "n"}})  # fmt: skip
 
 
-def cell(name: str, learner: str, folder: Path, objective: str | None = None) -> dict[str, Any]:
+def cell(name: str, learner: str, folder: Path, limit: float | None = None) -> dict[str, Any]:
     """Repair one model, and say what became of the people of the test rows."""
-    label, good, sensitive, limit, cutoff = CASES[name]
+    label, good, sensitive, usual, cutoff = CASES[name]
+    limit = usual if limit is None else limit
     frame, features = encoded(frame_of(name), label, sensitive)
     order = np.random.default_rng(SEED).permutation(len(frame))
     train, fit, test = (
@@ -151,7 +152,7 @@ def cell(name: str, learner: str, folder: Path, objective: str | None = None) ->
     begun = time.perf_counter()
     result = fairkit.repair(
         fairkit.load_data(fit, **roles), [rule], test=fairkit.load_data(test, **roles), model=str(path),
-        threshold=cutoff, threads=1, anyway=True, seed=SEED, objective=objective,
+        threshold=cutoff, threads=1, anyway=True, seed=SEED,
     )  # fmt: skip
     people = result.people
     return {
@@ -160,6 +161,8 @@ def cell(name: str, learner: str, folder: Path, objective: str | None = None) ->
         "verdict": result.after.verdict,
         "picked": result.search.choice.name,
         "chance": result.search.choice.chance,
+        "power": result.search.power.chance,
+        "needed": result.search.power.needed,
         "gap": [_gap(one, sensitive) for one in (result.before, result.after)],
         "people": people.to_dict(),
         "fairlearn": fairlearn(result, fit, test, label, sensitive, cutoff),
@@ -207,18 +210,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", default=",".join(CASES))
     parser.add_argument("--learners", default=",".join(LEARNERS))
+    parser.add_argument("--limit", type=float, help="in place of the data set's own")
     parser.add_argument("--again", action="store_true")
+    parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args()
-    done = json.loads(RESULTS.read_text()) if RESULTS.exists() and not options.again else {}
+    done = json.loads(options.output.read_text()) if options.output.exists() and not options.again else {}
     folder = Path(os.environ.get("TMPDIR", "/tmp")) / "repair_people"
     folder.mkdir(exist_ok=True)
     for name in options.data.split(","):
         for learner in options.learners.split(","):
-            if f"{name}, {learner}" in done:
+            key = f"{name}, {learner}" + ("" if options.limit is None else f", at {options.limit:g}")
+            if key in done:
                 continue
-            found = cell(name, learner, folder)
-            done[f"{name}, {learner}"] = found
-            RESULTS.write_text(json.dumps(done, indent=1, sort_keys=True) + "\n")
+            found = done[key] = cell(name, learner, folder, options.limit)
+            options.output.write_text(json.dumps(done, indent=1, sort_keys=True) + "\n")
             told = found["people"]
             print(
                 name,

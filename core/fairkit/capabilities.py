@@ -62,39 +62,24 @@ class Capability:
             Capability(constraints=(name,), settings={"constraint": name}, dial="tolerance", trainings=3)
             for name in ("demographic_parity", "equal_opportunity")
         )
-
-    Attributes
-    ----------
-    constraints
-        What the model can be made to keep: names of `CONSTRAINTS`, which are spelled as values of a parameter
-        `constraint` are, or of a metric of your own without ``_difference`` and ``_ratio``. Equalized odds is taken to
-        include equal opportunity and predictive equality.
-    settings
-        The parameters that choose this way.
-    dial
-        The parameter that makes it stricter; None where there is none.
-    steps
-        Values of the dial to try, the strictest first.
-    of_limit
-        Whether the steps are multiples of the policy's limit on a difference, as a tolerance is; otherwise they are
-        the parameter's own values.
-    reads_group
-        Whether the model needs a row's group to decide. False: it reads the features only. (A sensitive column that
-        is a feature is read all the same; ``--blind`` takes it from the features.)
-    randomized
-        Whether some decisions are drawn by chance: the file has the input `u`.
-    trainings
-        What a fit costs: about how many trainings of the plain learner on the same rows; 0 for a rule on the scores
-        of a model.
     """
 
+    # What the model can be made to keep: names of `CONSTRAINTS`, which are spelled as values of a parameter
+    # `constraint` are, or of a metric of your own without ``_difference`` and ``_ratio``. Equalized odds is taken to
+    # include equal opportunity and predictive equality
     constraints: tuple[str, ...]
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    dial: str | None = None
-    steps: tuple[float, ...] = FRACTIONS
+    settings: Mapping[str, Any] = field(default_factory=dict)  # the parameters that choose this way
+    dial: str | None = None  # the parameter that makes it stricter; None where there is none
+    steps: tuple[float, ...] = FRACTIONS  # values of the dial to try, the strictest first
+    # Whether the steps are multiples of the policy's limit on a difference, as a tolerance is; otherwise they are the
+    # parameter's own values
     of_limit: bool = True
+    # Whether the model needs a row's group to decide. False: it reads the features only. (A sensitive column that is
+    # a feature is read all the same; ``--blind`` takes it from the features.)
     reads_group: bool = False
-    randomized: bool = False
+    randomized: bool = False  # whether some decisions are drawn by chance: the file has the input `u`
+    # What a fit costs: about how many trainings of the plain learner on the same rows; 0 for a rule on the scores of
+    # a model
     trainings: float = 1.0
 
     def __post_init__(self) -> None:

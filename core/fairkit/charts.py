@@ -12,18 +12,10 @@ Cell = str | int | float | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartTable:
-    """Evidence as numbers: what a terminal shows, and a page beside the picture.
+    """Evidence as numbers: what a terminal shows, and a page beside the picture."""
 
-    Attributes
-    ----------
-    columns
-        Their names.
-    rows
-        Each as long as `columns`; None is shown as not defined.
-    """
-
-    columns: tuple[str, ...]
-    rows: Sequence[Sequence[Cell]]
+    columns: tuple[str, ...]  # their names
+    rows: Sequence[Sequence[Cell]]  # each as long as `columns`; None is shown as not defined
 
 
 class EvidenceChart(ABC):

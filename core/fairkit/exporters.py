@@ -17,73 +17,41 @@ FORMATS = ("table", "json", "html", "markdown", "hf-card", "cyclonedx")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertifiedReport:
-    """What one certificate says about a version.
+    """What one certificate says about a version."""
 
-    Attributes
-    ----------
-    sha256
-        Digest of the certificate's file.
-    report
-        The audit.
-    audited_at
-        When, as the signer says: RFC 3339, UTC.
-    keyids
-        The trusted keys that signed where `verified`, else what the file claims.
-    verified
-        Whether a key that an alias of the model trusts has signed it. Show what is not verified as a claim.
-    mitigation
-        Plugin, parameters and base model, where a method made the model.
-    """
-
-    sha256: str
-    report: Report
-    audited_at: str
-    keyids: tuple[str, ...] = ()
+    sha256: str  # digest of the certificate's file
+    report: Report  # the audit
+    audited_at: str  # when, as the signer says: RFC 3339, UTC
+    keyids: tuple[str, ...] = ()  # the trusted keys that signed where `verified`, else what the file claims
+    # Whether a key that an alias of the model trusts has signed it. Show what is not verified as a claim
     verified: bool = False
-    mitigation: Mapping[str, Any] | None = None
+    mitigation: Mapping[str, Any] | None = None  # plugin, parameters and base model, where a method made the model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """What is known about a version of a model.
+    """What is known about a version of a model."""
 
-    Attributes
-    ----------
-    name, version
-        Which.
-    model_sha256, size
-        Digest and bytes of the ONNX file.
-    added_at
-        When: RFC 3339, UTC.
-    parent
-        The version that it was made from, as ``name@version``; None where nobody said.
-    tags, notes, aliases
-        What people say about it, and the names that mean it.
-    inputs, outputs
-        Name, type and shape of each, as text.
-    operators, weights
-        How often each ONNX operator is in the graph, and how many numbers are in its weights.
-    attached
-        Digests of the certificate files, in the order in which they came.
-    certificates
-        What they say, the newest first; each statement once.
-    """
-
+    # Which
     name: str
     version: int
+    # Digest and bytes of the ONNX file
     model_sha256: str
     size: int
-    added_at: str
-    parent: str | None = None
+    added_at: str  # when: RFC 3339, UTC
+    parent: str | None = None  # the version that it was made from, as ``name@version``; None where nobody said
+    # What people say about it, and the names that mean it
     tags: tuple[str, ...] = ()
     notes: str = ""
     aliases: tuple[str, ...] = ()
+    # Name, type and shape of each, as text
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
+    # How often each ONNX operator is in the graph, and how many numbers are in its weights
     operators: Mapping[str, int]
     weights: int = 0
-    attached: tuple[str, ...] = ()
-    certificates: tuple[CertifiedReport, ...] = ()
+    attached: tuple[str, ...] = ()  # digests of the certificate files, in the order in which they came
+    certificates: tuple[CertifiedReport, ...] = ()  # what they say, the newest first; each statement once
 
     @property
     def reference(self) -> str:

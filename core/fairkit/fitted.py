@@ -31,30 +31,17 @@ SMALL_ROWS = 50_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """How to run: what is not a parameter of the method.
+    """How to run: what is not a parameter of the method."""
 
-    Attributes
-    ----------
-    seed
-        Every random draw comes from ``numpy.random.default_rng(seed)``.
-    threads
-        How many threads to use; None leaves it to the libraries, and to `on`.
-    learner
-        The learner's name, for methods that take one; None is the method's first choice. Methods that say so
-        take an estimator of scikit-learn's kind too.
-    progress
-        Call it at least once a second.
-    auditors
-        Those that compare the models before and after besides, such as ``why``; a method does not need them.
-    objective
-        What thresholds are chosen for; rules on scores get it as their rows' gains and rate.
-    """
-
-    seed: int = 0
-    threads: int | None = None
+    seed: int = 0  # every random draw comes from ``numpy.random.default_rng(seed)``
+    threads: int | None = None  # how many threads to use; None leaves it to the libraries, and to `on`
+    # The learner's name, for methods that take one; None is the method's first choice. Methods that say so take an
+    # estimator of scikit-learn's kind too
     learner: Any = None
-    progress: Progress = no_progress
+    progress: Progress = no_progress  # call it at least once a second
+    # Those that compare the models before and after besides, such as ``why``; a method does not need them
     auditors: tuple[str, ...] = ()
+    # What thresholds are chosen for; rules on scores get it as their rows' gains and rate
     objective: Objective = Objective()  # noqa: RUF009 -- immutable
 
     def on(self, rows: int) -> Run:
@@ -68,18 +55,12 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """What a model says about rows.
+    """What a model says about rows."""
 
-    Attributes
-    ----------
-    score
-        Shape [n]; binary: in [0, 1]; regression: the value. Multiclass: shape [n, k] probabilities.
-    decision_probability
-        The chance of the favorable decision, shape [n]: 0 or 1 for a deterministic model; None where there
-        is no decision (regression, multiclass).
-    """
-
+    # Shape [n]; binary: in [0, 1]; regression: the value. Multiclass: shape [n, k] probabilities
     score: NDArray[np.float64]
+    # The chance of the favorable decision, shape [n]: 0 or 1 for a deterministic model; None where there is no
+    # decision (regression, multiclass)
     decision_probability: NDArray[np.float64] | None = None
 
 

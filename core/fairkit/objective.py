@@ -43,48 +43,21 @@ class RateBound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
-    """What a repair keeps and makes best; every search and every choice of thresholds reads this one.
+    """What a repair keeps and makes best; every search and every choice of thresholds reads this one."""
 
-    Attributes
-    ----------
-    kind
-        ``rate``: keep the selection rate, and approve as many people with a good outcome as that allows.
-        ``accuracy``, ``balanced_accuracy``: make it best. ``cost``: least cost of false approvals and false refusals.
-        ``value``: the largest sum of a column over the approved.
-    costs
-        Of ``cost``: a false approval's and a false refusal's; None where a cutoff of the model implies them.
-    column
-        Of ``value``: the column that holds what approving a person brings.
-    rate
-        Of ``rate``: the selection rate to keep; None until the model before is known.
-    bounds
-        Rules of the policy on rates, which come before the rest.
-    """
-
+    # ``rate``: keep the selection rate, and approve as many people with a good outcome as that allows. ``accuracy``,
+    # ``balanced_accuracy``: make it best. ``cost``: least cost of false approvals and false refusals. ``value``: the
+    # largest sum of a column over the approved
     kind: Kind = "accuracy"
+    # Of ``cost``: a false approval's and a false refusal's; None where a cutoff of the model implies them
     costs: tuple[float, float] | None = None
-    column: str | None = None
-    rate: float | None = None
-    bounds: tuple[RateBound, ...] = ()
+    column: str | None = None  # of ``value``: the column that holds what approving a person brings
+    rate: float | None = None  # of ``rate``: the selection rate to keep; None until the model before is known
+    bounds: tuple[RateBound, ...] = ()  # rules of the policy on rates, which come before the rest
 
     @classmethod
     def parse(cls, text: str | None, value: str | None = None, *, given: bool = False) -> Self:
-        """Read ``rate``, ``accuracy``, ``balanced_accuracy``, ``cost``, ``cost=5:1`` or a column of values.
-
-        Parameters
-        ----------
-        text
-            None: the rate where a model is given, else accuracy; with a column of values, these.
-        value
-            The column of values.
-        given
-            Whether a model is given.
-
-        Raises
-        ------
-        ParameterError
-            It is not understood.
-        """
+        """Read ``rate``, ``accuracy``, ``balanced_accuracy``, ``cost``, ``cost=5:1`` or a column of values."""
         if value is not None and text not in (None, "value"):
             raise ParameterError(f"objective={text} and a column of values exclude each other: leave one of them out")
         if value is not None:

@@ -75,27 +75,15 @@ class Pack(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """What no tool can know, and a person fills in.
+    """What no tool can know, and a person fills in."""
 
-    Attributes
-    ----------
-    key, title
-        Its name in the file of facts, and on the page.
-    help
-        What is meant, in a sentence.
-    kind
-        ``text``, ``date`` or ``flag`` (true or false).
-    required
-        Whether its absence is a gap.
-    required_with, must_hold
-        A flag that makes this fact needed where it is true; and whether this flag answers only where it is true itself.
-    """
-
+    # Its name in the file of facts, and on the page
     key: str
     title: str
-    help: str = ""
-    kind: FactKind = "text"
-    required: bool = True
+    help: str = ""  # what is meant, in a sentence
+    kind: FactKind = "text"  # ``text``, ``date`` or ``flag`` (true or false)
+    required: bool = True  # whether its absence is a gap
+    # A flag that makes this fact needed where it is true; and whether this flag answers only where it is true itself
     required_with: str | None = None
     must_hold: bool = False
 
@@ -106,52 +94,33 @@ class Fact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """What one clause asks: a table from the audit, facts from a person, or both.
+    """What one clause asks: a table from the audit, facts from a person, or both."""
 
-    Attributes
-    ----------
-    clause, title, says
-        The clause, what it is about, and what the numbers show, in sentences.
-    table
-        Name of the builder of the format.
-    facts
-        Keys of facts.
-    options
-        What the builder is told.
-    """
-
+    # The clause, what it is about, and what the numbers show, in sentences
     clause: str
     title: str
     says: str = ""
-    table: str | None = None
-    facts: tuple[str, ...] = ()
-    options: Mapping[str, Any] = field(default_factory=dict)
+    table: str | None = None  # name of the builder of the format
+    facts: tuple[str, ...] = ()  # keys of facts
+    options: Mapping[str, Any] = field(default_factory=dict)  # what the builder is told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackFile:
-    """A pack that was read.
+    """A pack that was read."""
 
-    Attributes
-    ----------
-    name, title, law
-        What ``--pack`` takes, the page's title, and the law's full name.
-    source, checked, notice
-        Where the law stands, the day on which that was looked at, and what a reader must know.
-    audit
-        What ``--pack`` adds to an audit: `intersections`, `reference`, `scores`.
-    facts, items
-        In the law's order.
-    """
-
+    # What ``--pack`` takes, the page's title, and the law's full name
     name: str
     title: str
     law: str
+    # Where the law stands, the day on which that was looked at, and what a reader must know
     source: str
     checked: datetime.date
     notice: str
     items: tuple[Item, ...]
+    # In the law's order
     facts: tuple[Fact, ...] = ()
+    # What ``--pack`` adds to an audit: `intersections`, `reference`, `scores`
     audit: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -170,24 +139,14 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackTable:
-    """A table of a pack.
+    """A table of a pack."""
 
-    Attributes
-    ----------
-    title
-        What it is about.
-    columns, rows
-        Each row is as long as `columns`; None is not defined.
-    notes
-        Sentences below it.
-    origin
-        Where its numbers are from: signed ones, computed for the page from signed ones, or read from a watch.
-    """
-
-    title: str
+    title: str  # what it is about
+    # Each row is as long as `columns`; None is not defined
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # sentences below it
+    # Where its numbers are from: signed ones, computed for the page from signed ones, or read from a watch
     origin: Literal["signed", "computed", "watched"] = "signed"
 
 
@@ -202,26 +161,14 @@ class Flag(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """An item with what answers it.
+    """An item with what answers it."""
 
-    Attributes
-    ----------
-    item
-        What is asked.
-    tables
-        From the audit.
-    facts
-        What a person stated, by fact; None where nothing was. A fact is `required` here where the others make it so.
-    gaps
-        What is missing, in sentences; empty where the item is answered.
-    law, flags
-        What is recorded about the clause (``states``, ``sources``, ...), and what is wrong with resting on it.
-    """
-
-    item: Item
-    tables: tuple[PackTable, ...]
+    item: Item  # what is asked
+    tables: tuple[PackTable, ...]  # from the audit
+    # What a person stated, by fact; None where nothing was. A fact is `required` here where the others make it so
     facts: tuple[tuple[Fact, str | bool | None], ...]
-    gaps: tuple[str, ...]
+    gaps: tuple[str, ...]  # what is missing, in sentences; empty where the item is answered
+    # What is recorded about the clause (``states``, ``sources``, ...), and what is wrong with resting on it
     law: Mapping[str, Any] = field(default_factory=dict)
     flags: tuple[Flag, ...] = ()
 

@@ -22,33 +22,19 @@ DEFAULT_AUDITORS = ("group",)
 
 
 class Setting(NamedTuple):
-    """How people give a setting.
+    """How people give a setting."""
 
-    Attributes
-    ----------
-    name
-        The field, and the keyword from Python.
-    table, key
-        Where it stands in the configuration file, and under which name an alias pins it: ``audit.adjust``.
-    kind
-        What it takes there.
-    option, metavar, help
-        What is typed, and a whole sentence: what it does, its unit, its default.
-    panel
-        The part of the command's help: ``Model``, ``Policy``, or None.
-    rare
-        Whether it has no option: ``--set TABLE.KEY=VALUE`` gives it.
-    """
-
-    name: str
+    name: str  # the field, and the keyword from Python
+    # Where it stands in the configuration file, and under which name an alias pins it: ``audit.adjust``
     table: str
     key: str
-    kind: Kind
+    kind: Kind  # what it takes there
+    # What is typed, and a whole sentence: what it does, its unit, its default
     option: str
     metavar: str
     help: str
-    panel: str | None
-    rare: bool
+    panel: str | None  # the part of the command's help: ``Model``, ``Policy``, or None
+    rare: bool  # whether it has no option: ``--set TABLE.KEY=VALUE`` gives it
 
 
 def setting(

@@ -129,23 +129,7 @@ class Contributions(Statistic):
 
 
 class Moments(Statistic):
-    """Sums of one number per row and of its powers: the contributions (1, number), and what the tails tell.
-
-    Parameters
-    ----------
-    key
-        What tells this statistic from others.
-    function
-        Gives the number of every row, shape [n].
-    flipped
-        Gives Σ w of what the numbers would be if every outcome were the other one; None where that means nothing.
-    centred
-        Whether the number is in the unit of the target: its powers are then taken from the rows' origin, which
-        keeps the digits of a small variance far from 0.
-    certain
-        Gives 1 for rows whose outcome was given the probability 0 or 1 and the same for those that it was 0 for, shape
-        [n, 2]; None where that means nothing.
-    """
+    """Sums of one number per row and of its powers: the contributions (1, number), and what the tails tell."""
 
     def __init__(
         self,

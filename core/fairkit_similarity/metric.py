@@ -169,7 +169,7 @@ class FairMetric:
             There is no such file, or it holds no fair metric.
         """
         try:
-            return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
+            return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8-sig")))
         except OSError as error:
             raise DataError(f"the fair metric {str(path)!r} cannot be read: {error.strerror}") from error
         except (json.JSONDecodeError, UnicodeDecodeError) as error:

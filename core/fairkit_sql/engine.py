@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fairkit.auditing.measure import measure
-from fairkit.data.copies import copied_rows
+from fairkit.data.duplicates import copied_rows
 from fairkit.data.profile import tally_of
 from fairkit.data.source import Source
 from fairkit.engines.base import Told, nobody
@@ -20,8 +20,8 @@ from fairkit_sql.counted import Counts, counted_part, score_bins
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from fairkit.data.copies import CopiedRows
     from fairkit.data.dataset import Dataset
+    from fairkit.data.duplicates import CopiedRows
     from fairkit.data.parts import Types
     from fairkit.data.profile import Tally
     from fairkit.metrics import Metric

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairkit.data.parts import ParquetPart
-from fairkit.data.remote import FilledPart
+from fairkit.data.sources import FilledPart
 from fairkit.errors import MissingExtraError
 from fairkit.sources import Counting
 from fairkit.sources.stored import StoredFile

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
-from fairkit.data.remote import records_source
+from fairkit.data.sources import records_source
 from fairkit.errors import DataError, FairkitError, MissingExtraError
 from fairkit.sources import Counting, Records, said
 

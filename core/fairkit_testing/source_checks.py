@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fairkit.data.remote import open_with
+from fairkit.data.sources import open_with
 from fairkit.errors import DataError, FairkitError
 from fairkit.sources import Address
 from fairkit_testing.require import require

@@ -11,8 +11,8 @@ import numpy as np
 from fairkit.auditing.views import views
 from fairkit.data.arrow import as_numpy
 from fairkit.data.clusters import words_of
+from fairkit.data.duplicates import mixed
 from fairkit.data.roles import value_text
-from fairkit.data.text_hashes import mixed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

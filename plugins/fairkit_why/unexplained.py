@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairkit.data.text_hashes import mixed
+from fairkit.data.duplicates import mixed
 from fairkit.intervals import guarded, student, two_sided
 from fairkit_why.limits import by_cluster, clustered
 from fairkit_why.nuisances import FOLDS, Design, fit_outcome, fit_propensity, mix

@@ -325,8 +325,11 @@ def test_an_identifier_is_no_group() -> None:
 
 def test_columns_of_lists() -> None:
     table = pa.table({"sex": ["f", "m"], "label": [0, 1], "history": [[1], [2, 3]]})
+    data = fairkit.load_data(table, label="label", favorable=1, sensitive=["sex"])
+    data.learn()
+    assert "column 'history' has lists of different lengths: 1 numbers" in data.info().notes[0]
     with pytest.raises(fairkit.DataError, match=r"column 'history' has lists .* 1 numbers .* 2 in row 1 "):
-        fairkit.load_data(table, label="label", favorable=1, sensitive=["sex"]).learn()
+        fairkit.load_data(table, label="label", favorable=1, sensitive=["sex"], features=["history"]).read()
 
 
 def test_data_of_another_kind() -> None:

@@ -16,8 +16,8 @@ import pytest
 import fairkit
 from fairkit.data.codes import codes_of, equal_cells
 from fairkit.data.digest import TableDigest
+from fairkit.data.duplicates import column_hashes
 from fairkit.data.parts import ParquetPart
-from fairkit.data.repeats import column_hashes
 from fairkit.support import ahead as threads_ahead
 from fairkit.support.ahead import ahead
 from fairkit.totals.rows import Rows

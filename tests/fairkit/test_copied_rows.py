@@ -8,8 +8,7 @@ import pytest
 
 import fairkit
 from fairkit.data.clusters import words_of
-from fairkit.data.copies import DIVISORS, copied_rows, most_divisible
-from fairkit.data.repeats import Repeats, RowCopies, mixed
+from fairkit.data.duplicates import DIVISORS, Repeats, RowCopies, copied_rows, mixed, most_divisible
 
 
 def occurrences(rows):

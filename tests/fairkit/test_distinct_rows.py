@@ -15,9 +15,9 @@ from tests.fairkit_sql.shared import LABELLED, assert_equal, people
 
 import fairkit
 from fairkit.auditing import measure as measuring
-from fairkit.data import distinct
+from fairkit.data import duplicates
 from fairkit.data.codes import codes_of
-from fairkit.data.distinct import DistinctRows, equal_rows
+from fairkit.data.duplicates import DistinctRows, equal_rows
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "decisions in groups, and rows in none": {"sensitive": ["sex", "race"], "predictions": {"decision": "offered"}},
@@ -48,8 +48,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return the list of the numbers of rows that will be measured, of tables of any size."""
-    for name, value in (("FEWEST", 0), ("_HEAD", 1), ("SHARE", 1)):
-        monkeypatch.setattr(distinct, name, value)
+    for name, value in (("FEWEST_ROWS_COUNTED", 0), ("_FIRST_ROWS", 1), ("EQUAL_ROWS", 1)):
+        monkeypatch.setattr(duplicates, name, value)
     rows: list[int] = []
     known = measuring.measure
 
@@ -117,8 +117,8 @@ def test_rows_are_counted_in_the_order_in_which_they_first_occur():
 @pytest.mark.parametrize("cells", [1 << 18, 40])
 def test_parts_add_up_to_the_table(cells: int, monkeypatch: pytest.MonkeyPatch):
     """Whatever the batches and the parts are, and whether keys are numbered anew."""
-    monkeypatch.setattr(distinct, "_CELLS", cells)
-    monkeypatch.setattr(distinct, "_HEAD", 1)
+    monkeypatch.setattr(duplicates, "_CELLS", cells)
+    monkeypatch.setattr(duplicates, "_FIRST_ROWS", 1)
     rng = np.random.default_rng(0)
     table = pa.table({
         "a": pa.array(rng.choice(["x", "y", None], 9_000).tolist(), pa.string()),
@@ -144,7 +144,7 @@ def test_parts_add_up_to_the_table(cells: int, monkeypatch: pytest.MonkeyPatch):
 
 def test_too_many_rows_are_learnt_and_then_read(measured: list[int], monkeypatch: pytest.MonkeyPatch):
     """Where later rows are all different, those that were counted are learnt, and all are measured."""
-    monkeypatch.setattr(distinct, "MOST", 100)
+    monkeypatch.setattr(duplicates, "MOST_DISTINCT", 100)
     monkeypatch.setattr("fairkit.data.profile.BATCH_ROWS", 500)
     rng = np.random.default_rng(3)
     score = np.concatenate([rng.choice([0.25, 0.75], 1_000), rng.random(2_000)])
@@ -161,8 +161,8 @@ def test_too_many_rows_are_learnt_and_then_read(measured: list[int], monkeypatch
 
 def test_what_is_too_much_is_dropped_where_parts_meet(monkeypatch: pytest.MonkeyPatch):
     """Parts of many machines are small enough each, and together too many."""
-    monkeypatch.setattr(distinct, "MOST", 40)
-    monkeypatch.setattr(distinct, "FEWEST", 0)
+    monkeypatch.setattr(duplicates, "MOST_DISTINCT", 40)
+    monkeypatch.setattr(duplicates, "FEWEST_ROWS_COUNTED", 0)
     parts = []
     for start in (0, 60):
         parts.append(DistinctRows(["a"]))

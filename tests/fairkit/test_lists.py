@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -146,14 +148,18 @@ def broken(change):
         (variable(broken(lambda x: x[17].__setitem__(3, None))), "place 3 of the list in row 17"),
         (variable(broken(lambda x: x.__setitem__(0, None))), "has no list in row 0"),
         (variable([[]] * ROWS), "are empty"),
-        (pa.array([["a"]] * ROWS), "lists of numbers: leave the column out"),
+        (pa.array([["a"]] * ROWS), "lists of numbers: write it as one"),
     ],
     ids=["short", "null", "fixed null", "inner null", "first null", "empty", "text"],
 )
-def test_lists_that_are_not_whole_are_refused(lists, message, tmp_path):
+def test_lists_that_are_not_whole_are_refused_where_they_are_used(lists, message, tmp_path):
     pq.write_table(table(lists), tmp_path / "t.parquet", row_group_size=10)
+    data = fairkit.load_data(tmp_path / "t.parquet", **ROLES)
+    data.learn()
+    assert data.features == ("sex",)
+    assert re.search(message, data.info().notes[0])
     with pytest.raises(DataError, match=message):
-        fairkit.load_data(tmp_path / "t.parquet", **ROLES).learn()
+        fairkit.audit(model(tmp_path / "m.onnx"), fairkit.load_data(tmp_path / "t.parquet", **ROLES))
 
 
 def test_parts_of_different_lengths_and_names_that_are_taken(tmp_path):
@@ -175,16 +181,12 @@ def test_a_matrix_of_another_width_is_refused(features, tmp_path):
 
 def test_files_of_a_table_with_a_schema_of_its_own(tmp_path):
     """As Delta tables are: a file may lack a column that is filled in, and its lists are columns all the same."""
-    from fairkit.data.common import common_types
-    from fairkit.data.lists import with_lists
     from fairkit.data.parts import ParquetPart
-    from fairkit.data.remote import FilledPart
-    from fairkit.data.source import Source
+    from fairkit.data.sources import FilledPart, table_of
 
     pq.write_table(pa.table({"emb": fixed()}), tmp_path / "a.parquet")
     types = {"emb": pa.list_(pa.float32()), "site": pa.string()}
-    parts = with_lists([FilledPart(ParquetPart(tmp_path / "a.parquet"), types, (("site", "Rome"),))], "t")
-    source = Source("t", common_types(parts, "t"), parts)
+    source = table_of([FilledPart(ParquetPart(tmp_path / "a.parquet"), types, (("site", "Rome"),))], "t")
     assert source.columns == [*(f"emb[{k}]" for k in range(WIDTH)), "site"]
     batch = next(source.batches(["site", "emb[3]"], 50))
     assert batch["site"][0].as_py() == "Rome"

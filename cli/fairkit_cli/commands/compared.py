@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fairkit.errors import DataError, ParameterError
 from fairkit.results.comparisons import told_apart
 from fairkit.settings import at_threshold
+from fairkit.support.names import listed_names
 from fairkit_onnx.read.served import has_rule
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def own_features(texts: Sequence[str] | None, models: Sequence[str], many: int) 
                 "MODEL=COLUMN,COLUMN"
             )
         model = max(named, key=len)
-        columns = tuple(name.strip() for name in text[len(model) + 1 :].split(",") if name.strip())
+        columns = tuple(listed_names(text[len(model) + 1 :]))
         for place in (place for place, one in enumerate(models) if one == model):
             if not columns or features[place] is not None:
                 raise ParameterError(f"--features-of names the columns of {model!r} once, and at least one")

@@ -12,7 +12,7 @@ import typer
 
 from fairkit.errors import ConfigError, DataError
 from fairkit.support.escaping import toml_text
-from fairkit_cli.options import option
+from fairkit_cli.options import option, split_names
 from fairkit_cli.terminal.output import echo, say
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def init(
         say(f"wrote {target} without a look at a table: name yours, as in `fairkit init loans.csv`")
         return
     given = {"decides": decides, "labels": labels, "errors": errors, "use": use, "law": law, "groups": groups}
-    roles = {"label": label, "favorable": favorable, "sensitive": None if sensitive is None else sensitive.split(",")}
+    roles = {"label": label, "favorable": favorable, "sensitive": split_names(sensitive and [sensitive])}
     advice = _guided(data, roles, given)
     write_atomic(target, settings_text(data, advice))
     if output_format == "json":

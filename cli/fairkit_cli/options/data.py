@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from fairkit.errors import ParameterError
 from fairkit.sources.servers import TOKEN
+from fairkit.support.names import listed_names
 from fairkit_cli.config import FACTS, Config
 from fairkit_cli.options.declare import DATA, ENGINE, Rare, option
 from fairkit_cli.terminal.output import say
@@ -210,16 +211,16 @@ def load_dataset(
         path,
         label=label,
         favorable=setting("favorable", typed.favorable),
-        sensitive=listed(setting("sensitive", split_names(typed.sensitive))),
-        features=split_names(typed.features) or config.data.get("features"),
-        drop=listed(setting("drop", split_names(typed.drop))),
+        sensitive=listed(setting("sensitive", split_names(typed.sensitive, exact=True))),
+        features=split_names(typed.features, exact=True) or config.data.get("features"),
+        drop=listed(setting("drop", split_names(typed.drop, exact=True))),
         weights=setting("weights", typed.weights),
         missing=setting("missing", typed.missing) or "drop",
         predictions=predictions,
         join=typed.join or (config.table(join_settings["path"]) if join_settings.get("path") else None),
-        on=split_names(typed.on) or listed(join_settings.get("on")) or None,
+        on=split_names(typed.on, exact=True) or listed(join_settings.get("on")) or None,
         reference=listed(setting("reference", condition_options.reference)),
-        within=listed(setting("within", split_names(condition_options.within))),
+        within=listed(setting("within", split_names(condition_options.within, exact=True))),
         cluster=setting("cluster", condition_options.cluster),
         sensitive_probability=listed(setting("sensitive_probability", condition_options.sensitive_probability)),
         query=setting("query", typed.query),
@@ -242,11 +243,9 @@ def _labelled(typed: ConditionOptions, config: Config) -> Any:
     return None if design is None else Drawn(str(design), refused)
 
 
-def split_names(items: Sequence[str] | None) -> list[str] | None:
-    """Split ``["a,b", "c"]`` into names; None stays None."""
-    if items is None:
-        return None
-    return [name.strip() for item in items for name in item.split(",") if name.strip()]
+def split_names(items: Sequence[str] | None, *, exact: bool = False) -> list[str] | None:
+    """Split ``["a,b", "c"]`` into names, which keep spaces around them where `exact`; None stays None."""
+    return None if items is None else [name for item in items for name in listed_names(item, exact=exact)]
 
 
 def listed(value: Any) -> list[str]:

@@ -160,7 +160,7 @@ def runners_up(search: Study, most: int = RUNNERS_UP) -> list[Trial]:
         accuracy = float("-inf") if alternative.accuracy is None else alternative.accuracy
         return (alternative.chance or 0) < search.sure, -accuracy
 
-    for alternative in sorted((each for each in search.measured if each is not search.choice), key=key):
+    for alternative in sorted((each for each in search.measured if each.status == "tried"), key=key):
         by_method.setdefault(f"{alternative.method}{alternative.randomized}", alternative)
     return list(by_method.values())[:most]
 

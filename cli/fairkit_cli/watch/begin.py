@@ -288,7 +288,7 @@ def _groups(texts: list[str] | None) -> dict[str, tuple[str, ...]]:
     by_split = {}
     for text in texts or ():
         split, equals, names = text.partition("=")
-        listed = tuple(name.strip() for name in names.split(",") if name.strip())
+        listed = tuple(opt.split_names([names]) or ())
         if not equals or not split or len(set(listed)) < 2 or len(set(listed)) < len(listed):
             raise ParameterError(f"--groups {text!r} is not understood; write --groups sex=female,male")
         by_split[split] = listed

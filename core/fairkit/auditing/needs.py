@@ -80,6 +80,6 @@ def check_columns(rules: Sequence[Rule], data: Dataset, group: Auditor, metrics:
             )
         if rule.sensitive is None or rule.metric not in of_groups:
             continue
-        if rule.sensitive.partition("|")[0] not in names:
+        if rule.sensitive not in names and rule.sensitive.partition("|")[0] not in names:
             hint = did_you_mean(rule.sensitive, names, what="sensitive columns")
             raise PolicyError(f"the policy asks {rule.metric!r} for {rule.sensitive!r}, which was not audited. {hint}")

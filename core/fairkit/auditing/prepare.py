@@ -14,6 +14,8 @@ from fairkit.auditing.conditions import by_design, check_conditions
 from fairkit.auditing.needs import check_columns, needed_auditors
 from fairkit.auditing.sense import Sense, judged, ranks_backwards, tied
 from fairkit.auditors import AuditContext, Auditor
+from fairkit.data.lookalikes import beyond_two
+from fairkit.data.roles import value_among
 from fairkit.engines.local import LocalEngine
 from fairkit.errors import ParameterError
 from fairkit.metrics import shown_of
@@ -249,8 +251,22 @@ class Audit:
                 *ranks_backwards(findings),
                 *([] if copied is None else [copied.told(settings.copies)]),
                 *context.dataset.profile.warnings,
+                *_beyond_two(self.scorer, context.dataset),
             ),
         )
+
+
+def _beyond_two(scorer: Scorer, dataset: Dataset) -> list[str]:
+    """Say which values a binary label and decisions have beside the favorable one and one other."""
+    roles, values, found = dataset.roles, dataset.profile.values, list[str]()
+    decisions = getattr(scorer, "favorable", {})
+    if scorer.task == "binary" and roles.label is not None:
+        good = value_among(dataset.profile.label_values, roles.favorable)
+        found += beyond_two(roles.label, values.get(roles.label) or {}, [good])
+    for column in getattr(getattr(scorer, "roles", None), "noted", ()):
+        counts = values.get(column) or {}
+        found += beyond_two(column, counts, [value for value in counts if decisions.get(value)]) if decisions else []
+    return found
 
 
 def _choose_auditors(

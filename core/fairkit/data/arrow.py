@@ -6,6 +6,7 @@ than most audits.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,6 +37,23 @@ def as_numpy(column: pa.Array) -> NDArray[Any]:
             return _objects(column)
     values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
     return values
+
+
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+
+
+def as_numbers(values: NDArray[Any]) -> NDArray[Any] | None:
+    """Return cells that are used as numbers, shape [n], NaN where missing: 06037 is 6037 here; None: some are none."""
+    if values.dtype.kind != "O":
+        return values
+    flags, known = {"true": 1.0, "false": 0.0}, {}
+    for cell in set(values.tolist()):
+        text = "nan" if cell is None else str(cell).strip()
+        number = flags.get(text.lower(), float(text) if cell is None or _NUMBER.fullmatch(text) else None)
+        if number is None:
+            return None
+        known[cell] = number
+    return np.array([known[cell] for cell in values.tolist()], dtype=np.float64)
 
 
 _HEAD, _FEW = 512, 64

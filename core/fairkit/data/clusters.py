@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairkit.data.duplicates import mixed, text_words
 from fairkit.data.roles import value_text
-from fairkit.data.text_hashes import mixed, text_words
 from fairkit.errors import DataError
 
 if TYPE_CHECKING:

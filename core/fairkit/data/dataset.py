@@ -25,9 +25,10 @@ from fairkit.data.profile import (
     take_tally,
     total_here,
     used_rows,
+    widened,
 )
 from fairkit.data.proxies import probabilities_of
-from fairkit.data.roles import Roles, Sensitive, require_columns, same_value, value_text
+from fairkit.data.roles import Roles, Sensitive, require_columns, value_among, value_text
 from fairkit.data.source import Source
 from fairkit.errors import DataError
 from fairkit.results.subjects import DataInfo
@@ -37,7 +38,7 @@ from fairkit.support.timings import each, phase
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from fairkit.data.distinct import DistinctRows
+    from fairkit.data.duplicates import DistinctRows
     from fairkit.data.groups import GroupCoder
 
 __all__ = ["BATCH_ROWS", "Dataset", "Profile"]
@@ -90,13 +91,7 @@ class Dataset:
         return self.roles.feature_names(self.columns)
 
     def with_features(self, features: Sequence[str] | None) -> Dataset:
-        """Return the same rows for a model that gets other columns, in this order; None: as they are.
-
-        Raises
-        ------
-        DataError
-            There is no such column.
-        """
+        """Return the same rows for a model that gets other columns, in this order; None: as they are."""
         if features is None:
             return self
         require_columns(features, self.columns, role="feature", table=self.name)
@@ -106,35 +101,19 @@ class Dataset:
 
     @property
     def profile(self) -> Profile:
-        """What the first pass found: the digest, sizes and label values.
-
-        Raises
-        ------
-        DataError
-            There was no first pass yet: it is made by `learn`, and by everything that reads the rows.
-        """
+        """What the first pass found: the digest, sizes and label values."""
         if self._profile is None:
             raise DataError(f"{self.name}: its rows have not been read yet; call its method `learn` first")
         return self._profile
 
     @phase("read")
     def learn(self, total: Total = total_here) -> Profile:
-        """Make the first pass over the rows, once, and return what it found, which is then `profile`.
-
-        Parameters
-        ----------
-        total
-            Runs a function on the pieces of the table and adds up, as `fairkit.engines.base.Engine.total` does;
-            by default in this process.
-
-        Raises
-        ------
-        DataError
-            The table is damaged or empty, the label is constant or never favorable, a sensitive column
-            has one group, or a number that must be finite is not.
-        """
+        """Make the first pass over the rows, once, and return what it found, which is then `profile`."""
         if self._profile is None:
-            bins, notes = choose_bins(self.source, self.roles)
+            bins, notes = widened(self.source, lambda: choose_bins(self.source, self.roles))
+            grouped = [c for split in bins.values() for c, e in zip(split.columns, split.edges, strict=True) if not e]
+            units = [name for name in (self.roles.cluster, self.roles.query) if name is not None]
+            self.source.spell([*grouped, *units], apart=True)
             apart = self.roles.audited(self._noted) if self._counts_rows else ()
             tally = take_tally(self.source, self.roles, bins, total, self._noted, apart)
             self._profile, self._distinct = tally.profile(self.name, notes), tally.distinct
@@ -145,11 +124,6 @@ class Dataset:
         """Ask the first pass for the distinct values of columns: see `fairkit.data.profile.Profile`.
 
         A first pass that was made without them is made again.
-
-        Raises
-        ------
-        DataError
-            There is no such column.
         """
         require_columns(columns, self.columns, role="prediction", table=self.name)
         more = [name for name in dict.fromkeys(columns) if name not in self._noted]
@@ -157,23 +131,18 @@ class Dataset:
             self._noted += tuple(more)
             self._profile = None
 
+    def spell(self, columns: Sequence[str]) -> None:
+        """Have columns of CSV files read as they are spelled, for a model of text; the first pass is made again."""
+        if self.source.spell(columns):
+            self._profile = None
+            self.learn()
+
     def count_rows(self) -> None:
         """Ask the first pass, where it was not made, to count equal rows too: see `distinct`."""
         self._counts_rows = True
 
     def distinct(self, columns: Sequence[str]) -> DistinctRows | None:
-        """Return the distinct rows with their counts where these stand for the rows.
-
-        Parameters
-        ----------
-        columns
-            What is read besides the columns with a role.
-
-        Returns
-        -------
-        DistinctRows
-            None where the first pass did not count them, they lack a column, or too few rows are equal.
-        """
+        """Return the distinct rows with their counts where these stand for the rows."""
         found = self._distinct
         return found if found is not None and found.serves([*columns, *self.roles.columns]) else None
 
@@ -352,4 +321,4 @@ class Dataset:
 
     def _favorable_cell(self) -> Any:
         """The label's value, in the column's own type, that means favorable."""
-        return next(v for v in self.profile.label_values if same_value(v, self.roles.favorable))
+        return value_among(self.profile.label_values, self.roles.favorable)

@@ -6,6 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fairkit.data.roles import value_text
+from fairkit.errors import DataError
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -35,6 +38,56 @@ class FramePart:
 
         frame = self.delayed.compute(scheduler="synchronous")
         yield from pa.Table.from_pandas(frame, preserve_index=False).select(list(columns)).to_batches(rows)
+
+
+def memory_table(data: Any) -> pa.Table:
+    """Return what is in memory as an Arrow table; a column that Arrow does not know has no values and no plain type."""
+    import pyarrow as pa
+
+    try:
+        if isinstance(data, pa.Table):
+            return data
+        if type(data).__module__.partition(".")[0] == "pandas":
+            return pa.Table.from_pandas(data, preserve_index=False)
+        if isinstance(data, dict) or hasattr(data, "__arrow_c_stream__"):
+            return pa.table(data)
+    except Exception as error:  # whatever the library of the frame raises
+        polars, named = hasattr(data, "iter_columns"), []
+        if polars or hasattr(data, "items"):
+            named = [(cells.name, cells) for cells in data.iter_columns()] if polars else list(data.items())
+        columns = {str(name): column_of(cells) for name, cells in named}
+        if not named or len(columns) < len(named) or len({len(cells) for cells in columns.values()}) > 1:
+            raise DataError(f"the data frame cannot be read: {str(error).strip().splitlines()[0]}") from error
+        return pa.table(columns)
+    raise DataError(
+        f"data of type {type(data).__name__} is not understood; give a path, a pandas or polars data frame, a "
+        "DuckDB relation, a pyarrow Table, anything else with the Arrow C stream interface, or a dict of arrays"
+    )
+
+
+def column_of(cells: Any) -> Any:
+    """Return a column of any library as Arrow's: numbers and text in one column are text, as they are spelled."""
+    import numpy as np
+    import pyarrow as pa
+
+    try:
+        if isinstance(cells, pa.ChunkedArray | pa.Array):
+            return cells
+        if hasattr(cells, "to_arrow"):  # polars
+            return cells.to_arrow()
+        if hasattr(cells, "array"):  # pandas
+            return pa.Array.from_pandas(cells.sparse.to_dense() if hasattr(cells, "sparse") else cells)
+        array = np.asarray(cells).reshape(-1)
+        return pa.array(array.tolist() if array.dtype.kind in "OUS" else array, from_pandas=True)
+    except Exception:  # whatever the library raises
+        objects = cells.to_list() if hasattr(cells, "to_list") else list(cells)
+        gone = [one is None or one != one for one in objects]  # noqa: PLR0124 -- NaN
+        if all(
+            isinstance(one, str | bool | int | float) for one, absent in zip(objects, gone, strict=True) if not absent
+        ):
+            texts = [None if absent else value_text(one) for one, absent in zip(objects, gone, strict=True)]
+            return pa.array(texts, pa.string())
+        return pa.nulls(len(objects), pa.struct([(type(objects[0]).__name__, pa.null())]))
 
 
 def frame_parts(frame: Any) -> tuple[FramePart, ...]:

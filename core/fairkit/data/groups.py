@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from fairkit.data.arrow import as_numpy
+from fairkit.data.arrow import as_numbers, as_numpy
 from fairkit.data.codes import codes_of
 from fairkit.data.roles import MISSING_GROUP, NULL_SPELLINGS, SMALL_GROUPS, Missing, Sensitive, bin_names, value_text
 from fairkit.errors import DataError
@@ -63,11 +63,10 @@ class ColumnCoder:
         return codes.mapped(numbers)
 
     def _bins(self, column: pa.Array) -> NDArray[np.int64]:
-        import pyarrow as pa
-
-        if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        cells = as_numbers(as_numpy(column))
+        if cells is None or cells.dtype.kind == "b":
             raise DataError(f"the sensitive column {self.column!r} holds text and cannot be binned; leave the bins out")
-        values = as_numpy(column).astype(float)
+        values = cells.astype(float)
         codes: NDArray[np.int64] = np.digitize(values, self.edges or ()).astype(np.int64)
         missing = np.isnan(values)
         if missing.any():

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.data.sources import open_source
+from fairkit.data.frames import column_of, memory_table
+from fairkit.data.lists import is_list
+from fairkit.data.plain import is_readable
 from fairkit.errors import DataError
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ class NamedMatrix:
 def beside(X: Any, y: Any, sensitive_features: Any, sample_weight: Any, favorable: Any) -> NamedMatrix:
     """Put a matrix and what stands beside it into one table."""
     table = _table(X)
-    features = tuple(table.column_names)
+    features = tuple(one.name for one in table.schema if is_list(one.type) or is_readable(one.type))
     label = weights = None
     if y is not None:
         labels = _array(y, "y", table.num_rows)
@@ -55,9 +57,7 @@ def _table(X: Any) -> pa.Table:
         if matrix.ndim != 2:
             raise DataError(f"X has {matrix.ndim} dimensions; it is a matrix or a table: rows and columns")
         return pa.table({f"x{place}": _values(matrix[:, place]) for place in range(matrix.shape[1])})
-    (part,) = open_source(X, "X").parts
-    table: pa.Table = part.table  # type: ignore[attr-defined]
-    return table
+    return memory_table(X)
 
 
 def _with_sensitive(table: pa.Table, sensitive: Any) -> tuple[pa.Table, list[str]]:
@@ -99,19 +99,9 @@ def _array(values: Any, what: str, rows: int) -> pa.Array:
     """Return a column of any library as an Arrow array of `rows` values."""
     import pyarrow as pa
 
-    try:
-        if isinstance(values, pa.ChunkedArray | pa.Array):
-            cells = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-        elif hasattr(values, "to_arrow"):  # polars
-            cells = values.to_arrow()
-        elif hasattr(values, "columns") and len(values.columns) == 1:
-            return _array(values[values.columns[0]], what, rows)
-        elif hasattr(values, "array"):  # pandas
-            cells = pa.Array.from_pandas(values)
-        else:
-            cells = pa.array(_values(np.asarray(values).reshape(-1)), from_pandas=True)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as error:
-        raise DataError(f"`{what}` cannot be read: {str(error).splitlines()[0]}") from error
+    if hasattr(values, "columns") and len(values.columns) == 1:
+        return _array(values[values.columns[0]], what, rows)
+    cells = column_of(values)
     cells = cells.combine_chunks() if isinstance(cells, pa.ChunkedArray) else cells
     if len(cells) != rows:
         raise DataError(f"`{what}` has {len(cells)} rows, X has {rows}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from fairkit.data.arrow import as_arrow, as_numpy
+from fairkit.data.arrow import as_arrow, as_numpy, decoded
 from fairkit.data.parts import ParquetPart, PartOf
 from fairkit.data.plain import plain
 from fairkit.data.profile import BATCH_ROWS, take_tally, total_here
@@ -18,6 +18,7 @@ from fairkit.data.roles import Joined, Roles, require_columns, value_text
 from fairkit.data.sources import open_source
 from fairkit.errors import DataError
 from fairkit.sources.finders import is_address
+from fairkit.support.names import column_named
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,7 +41,7 @@ class Lookup:
     @classmethod
     def of(cls, data: Any, on: Sequence[str], columns: Sequence[str], table: str, named: Sequence[str]) -> Self:
         """Open the other table and check its key."""
-        pairs = tuple(_pair(text) for text in on)
+        pairs = tuple(_pair(column_named(text, columns), columns) for text in on)
         source = open_source(data, "the joined table")
         require_columns([here for here, _ in pairs], columns, role="key", table=table)
         require_columns([there for _, there in pairs], source.columns, role="key", table=source.name)
@@ -76,7 +77,7 @@ class Lookup:
 
     def places(self, batch: pa.RecordBatch) -> NDArray[np.int64]:
         """Return for each row the row of the other table with its key, shape [n]; -1 where there is none."""
-        return self.index.find([batch.column(batch.schema.names.index(here)) for here, _ in self.pairs], self.pairs)
+        return self.index.find([decoded(batch.column(batch.schema.names.index(here))) for here, _ in self.pairs])
 
     def types(self) -> dict[str, pa.DataType]:
         """Return the types of the columns that are taken."""
@@ -85,48 +86,45 @@ class Lookup:
 
 @dataclass(frozen=True)
 class Index:
-    """A table with the place of every key."""
+    """A table with the place of every key. Keys are compared exactly, as they are spelled: "0012" is not 12."""
 
     table: pa.Table  # the columns that are taken, and one row more, at the end, in which all is missing
     name: str  # what messages call it
-    numbers: tuple[NDArray[Any], NDArray[np.int64]] | None
-    texts: Mapping[Any, int]  # the places of all other keys
+    numbers: tuple[NDArray[Any], NDArray[np.int64]] | None  # keys of numbers in order, with their places
+    places: Mapping[Any, int]  # the places of all other keys, as text
 
     @property
     def rows(self) -> int:
         """How many rows the table has."""
         return int(self.table.num_rows) - 1
 
-    def find(self, keys: Sequence[pa.Array], pairs: Sequence[tuple[str, str]]) -> NDArray[np.int64]:
+    @functools.cached_property
+    def texts(self) -> Mapping[Any, int]:
+        """The places of all keys, as text."""
+        if self.numbers is None:
+            return self.places
+        return {value_text(key): place for key, place in zip(*(one.tolist() for one in self.numbers), strict=True)}
+
+    def find(self, keys: Sequence[pa.Array]) -> NDArray[np.int64]:
         """Return the places of keys, shape [n]; -1 where there is none."""
-        cells = [as_numpy(key) for key in keys]
-        if self.numbers is not None:
-            return self._find_numbers(cells[0], pairs[0])
-        for cell, (here, there), kind in zip(cells, pairs, self._kinds(len(pairs)), strict=True):
-            if (cell.dtype.kind == "O") != (kind is str) and any(one is not None for one in cell.tolist()):
-                raise _other_kind(here, there, self.name)
-        found = (self.texts.get(key, -1) for key in _tuples(cells))
-        return np.fromiter(found, dtype=np.int64, count=len(cells[0]))
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        absent = keys[0].is_null(nan_is_null=True)
+        zero = pa.scalar(0, keys[0].type) if _is_number(keys[0]) else None
+        cells = None if zero is None else as_numpy(pc.if_else(absent, zero, keys[0]))
+        if self.numbers is not None and cells is not None:
+            known, order = self.numbers
+            cells, whole = _exact(cells) if cells.dtype != known.dtype else (cells, True)
+            at = np.minimum(np.searchsorted(known, cells), len(known) - 1)
+            return np.where((known[at] == cells) & whole & ~as_numpy(absent), order[at], -1)
+        found = (self.texts.get(key, -1) for key in _texts(keys))
+        return np.fromiter(found, dtype=np.int64, count=len(keys[0]))
 
     def take(self, places: NDArray[np.int64], columns: Sequence[str]) -> list[pa.Array]:
         """Return columns at the places; all is missing at -1."""
         at = as_arrow(np.where(places < 0, self.rows, places))
         return [self.table.column(name).chunk(0).take(at) for name in columns]
-
-    def _kinds(self, width: int) -> list[type]:
-        first = next(iter(self.texts))
-        parts = first if width > 1 else (first,)
-        return [str if isinstance(part, str) else float for part in parts]
-
-    def _find_numbers(self, cells: NDArray[Any], pair: tuple[str, str]) -> NDArray[np.int64]:
-        assert self.numbers is not None  # noqa: S101 -- asked for
-        if cells.dtype.kind == "O":
-            if all(cell is None for cell in cells.tolist()):
-                return np.full(len(cells), -1, dtype=np.int64)
-            raise _other_kind(*pair, self.name)
-        keys, order = self.numbers
-        at = np.minimum(np.searchsorted(keys, cells), len(keys) - 1)
-        return np.where(keys[at] == cells, order[at], -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +219,7 @@ class JoinedPart(PartOf):
         for batch in self.part.read(mine, rows, own_types):
             arrays = {name: batch.column(place) for place, name in enumerate(mine)}
             if taken:
-                key = plain(batch.select(keys), self.name)
+                key = plain(batch.select(keys), self.name, types=types)
                 arrays |= dict(zip(taken, self.lookup.index.take(self.lookup.places(key), taken), strict=True))
             yield pa.RecordBatch.from_arrays([arrays[name] for name in columns], names=list(columns))
 
@@ -243,8 +241,8 @@ def joined(source: Source, lookup: Lookup) -> Source:
     return replace(source, types={**source.types, **lookup.types()}, parts=parts, counts=None)
 
 
-def _pair(text: str) -> tuple[str, str]:
-    here, equals, there = text.partition("=")
+def _pair(text: str, columns: Sequence[str]) -> tuple[str, str]:
+    here, equals, there = (text, "", "") if text in columns else text.partition("=")
     if not here or (equals and not there):
         raise DataError(
             f"`on` {text!r} is not understood; write COLUMN, or COLUMN=OTHER where the other table says OTHER"
@@ -267,6 +265,7 @@ def _read(origin: str | _Held, name: str, pairs: tuple[tuple[str, str], ...], co
 
 def _index(source: Source, name: str, pairs: Sequence[tuple[str, str]], columns: Sequence[str]) -> Index:
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     there = [column for _, column in pairs]
     take_tally(source, Roles(), {}, total_here)  # settles the types of CSV columns
@@ -274,52 +273,57 @@ def _index(source: Source, name: str, pairs: Sequence[tuple[str, str]], columns:
     if not batches:
         raise DataError(f"{name} has a header but no rows")
     whole = pa.Table.from_batches(batches)
-    cells = [as_numpy(whole.column(column).combine_chunks()) for column in there]
-    _check_present(cells, there, name)
+    keys = [whole.column(column).combine_chunks() for column in there]
+    for key, column in zip(keys, there, strict=True):
+        gaps = pc.sum(key.is_null(nan_is_null=True)).as_py()
+        if gaps:
+            raise DataError(f"{name}: {gaps:,} rows have no value in the key column {column!r}; remove these rows")
     table = whole.select(list(columns))
     empty = pa.Table.from_arrays([pa.nulls(1, field.type) for field in table.schema], schema=table.schema)
     table = pa.concat_tables([table, empty]).combine_chunks()
-    if len(cells) == 1 and cells[0].dtype.kind in "if":
-        order = np.argsort(cells[0], kind="stable").astype(np.int64)
-        keys = cells[0][order]
-        twice = keys[1:][keys[1:] == keys[:-1]]
+    if len(keys) == 1 and _is_number(keys[0]):
+        cells, exact = _exact(as_numpy(keys[0]))
+        cells = cells if np.all(exact) else as_numpy(keys[0])
+        order = np.argsort(cells, kind="stable").astype(np.int64)
+        known = cells[order]
+        twice = known[1:][known[1:] == known[:-1]]
         if len(twice):
             raise _twice(name, there, value_text(twice[0].item()), len(np.unique(twice)))
-        return Index(table, name, (keys, order), {})
+        return Index(table, name, (known, order), {})
     places: dict[Any, int] = {}
     repeated: dict[Any, None] = {}
-    for place, key in enumerate(_tuples(cells)):
-        if places.setdefault(key, place) != place:
-            repeated[key] = None
+    for place, text in enumerate(_texts(keys)):
+        if places.setdefault(text, place) != place:
+            repeated[text] = None
     if repeated:
         raise _twice(name, there, str(next(iter(repeated))), len(repeated))
     return Index(table, name, None, places)
 
 
-def _tuples(cells: Sequence[NDArray[Any]]) -> Iterator[Any]:
-    lists = [cell.tolist() for cell in cells]
+def _texts(keys: Sequence[pa.Array]) -> Iterator[Any]:
+    """Return keys as text, those of several columns as tuples; None where one is missing."""
+    lists = [key.to_pylist() for key in keys]
+    lists = [cells if isinstance(next((c for c in cells if c is not None), ""), str) else
+             [None if c is None else value_text(c) for c in cells] for cells in lists]  # fmt: skip
     return iter(lists[0]) if len(lists) == 1 else zip(*lists, strict=True)
 
 
-def _check_present(cells: Sequence[NDArray[Any]], columns: Sequence[str], name: str) -> None:
-    for values, column in zip(cells, columns, strict=True):
-        if values.dtype.kind == "O":
-            gaps = sum(value is None for value in values.tolist())
-        else:
-            gaps = int(np.isnan(values).sum()) if values.dtype.kind == "f" else 0
-        if gaps:
-            raise DataError(f"{name}: {gaps:,} rows have no value in the key column {column!r}; remove these rows")
+def _is_number(key: pa.Array) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(key.type) or pa.types.is_floating(key.type))
+
+
+def _exact(cells: NDArray[Any]) -> tuple[NDArray[np.int64], Any]:
+    """Return numbers as whole numbers, and which of them are."""
+    if cells.dtype.kind == "i":
+        return cells, True
+    whole = (np.abs(cells) < 2**63) & (cells == np.floor(cells))
+    return np.where(whole, cells, 0).astype(np.int64), whole
 
 
 def _twice(name: str, columns: Sequence[str], example: str, count: int) -> DataError:
     return DataError(
         f"{name}: {count:,} keys are there more than once, such as {', '.join(columns)} = {example}: which of "
         "their rows is meant? Keep one row for each key"
-    )
-
-
-def _other_kind(here: str, there: str, name: str) -> DataError:
-    return DataError(
-        f"the key {here!r} and the key {there!r} of {name} are numbers in one table and text in the other; write both "
-        "with the same type"
     )

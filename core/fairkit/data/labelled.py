@@ -14,6 +14,7 @@ import numpy as np
 
 from fairkit.errors import DataError, ParameterError
 from fairkit.support.files import read_small
+from fairkit.support.names import listed_names
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -63,7 +64,7 @@ class Drawn:
         design = self.design
         if isinstance(design, str | Path):
             kind, equals, rest = str(design).partition("=")
-            columns = tuple(part.strip() for part in rest.split(",") if part.strip())
+            columns = tuple(listed_names(rest))
             wanted = {"probability": (1, 1), "by": (1, 9)}.get(kind, (0, 0))
             if kind in KINDS and wanted[0] <= len(columns) <= wanted[1] and bool(equals) == bool(columns):
                 self._set(str(design), kind, columns)
@@ -238,13 +239,7 @@ def drawn_cells(
 
 
 def check_cells(drawn: Drawn, names: Sequence[str], rows: NDArray[Any], asked: NDArray[Any], table: str) -> None:
-    """Refuse a list of another table: its groups, decisions and drawn rows are not those of these rows, shapes [G, 2].
-
-    Raises
-    ------
-    DataError
-        The numbers of rows, or of drawn rows, by group and decision are others.
-    """
+    """Refuse a list of another table: its groups, decisions and drawn rows are others than these, shapes [G, 2]."""
     assert isinstance(drawn.design, Mapping)  # noqa: S101 -- callers look
     place = {name: g for g, name in enumerate(names)}
     seen = np.zeros((len(names), 2, 2))

@@ -53,20 +53,26 @@ def shortened(names: Sequence[str], most: int | None = None) -> str:
     return ", ".join(distinct[:most]) + more
 
 
-def with_lists(parts: Sequence[Part], table: str) -> tuple[Part, ...]:
-    """Return parts whose columns of lists of numbers are columns of numbers, as many as the first list has."""
-    names = [field.name for field in parts[0].schema() if is_list(field.type)]
+def with_lists(parts: Sequence[Part], table: str) -> tuple[tuple[Part, ...], dict[str, str]]:
+    """Return parts whose columns of lists of numbers are columns of numbers, as many as the first list has.
+
+    Beside them: by column of lists that have no such length, why.
+    """
     lengths: dict[str, int] = {}
+    torn: dict[str, str] = {}
+    names = [field.name for field in parts[0].schema() if is_list(field.type)]
     for part in parts:
-        absent = [name for name in names if name not in lengths]
-        if not absent:
-            break
-        lengths |= _lengths(part, absent)
+        for name in names:
+            if name not in lengths and name not in torn:
+                try:
+                    lengths |= _lengths(part, [name])
+                except DataError as error:
+                    torn[name] = str(error)
     if not lengths:
-        return tuple(parts)
+        return tuple(parts), torn
     wide = tuple(ListPart(part, lengths) for part in parts)
     check_names(table, wide[0].schema())
-    return wide
+    return wide, torn
 
 
 @dataclass(frozen=True, slots=True)

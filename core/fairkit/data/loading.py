@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,6 +17,7 @@ from fairkit.data.proxies import proxies
 from fairkit.data.roles import Missing, Roles, Sensitive, require_columns
 from fairkit.data.sources import open_source
 from fairkit.errors import DataError
+from fairkit.support.names import column_named
 
 
 def as_dataset(
@@ -170,11 +172,18 @@ def load_data(
     if counts_from < 0:
         raise DataError(f"counts_from={counts_from} is not a number of rows: 0 or more")
     columns = source.columns
-    features, drop = None if features is None else spread(features, columns), spread(drop, columns)
+    conditions = [*_listed(reference), *_listed(within), *_listed(sensitive_probability), *_listed(sensitive)]
+    parts = {part for text in conditions for part in (text, *re.split("[+:=,]", text))}
+    source.check_read([label, weights, cluster, query, *(features or ()), *parts])
+    label, weights, cluster, query = (
+        None if name is None else column_named(name, columns) for name in (label, weights, cluster, query)
+    )
+    features = None if features is None else spread([column_named(name, columns) for name in features], columns)
+    drop = spread([column_named(name, columns) for name in drop], columns)
     require_columns([label], columns, role="label", table=source.name)
     require_columns([weights], columns, role="weights", table=source.name)
     require_columns(features or (), columns, role="feature", table=source.name)
-    require_columns(drop, columns, role="dropped", table=source.name)
+    require_columns(drop, [*columns, *source.unread], role="dropped", table=source.name)
     wishes = [sensitive] if isinstance(sensitive, str) else list(sensitive)
     splits = [Sensitive.parse(text, columns) for text in wishes]
     names = [split.name for split in splits]
@@ -184,6 +193,7 @@ def load_data(
         raise DataError(f"column {label!r} cannot be the label and a sensitive column at once")
     predicted = PredictionRoles.of(predictions) if isinstance(predictions, Mapping) else predictions
     if predicted is not None:
+        source.check_read(predicted.columns)
         require_columns(predicted.columns, columns, role="prediction", table=source.name)
     roles = Roles(
         label=label,

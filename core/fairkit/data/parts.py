@@ -1,4 +1,4 @@
-"""The parts of a table: a Parquet file, a CSV file, a table in memory. Each can be read on another machine."""
+"""The parts of a table: a Parquet file, a table in memory. Each can be read on another machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from fairkit.data.roles import NULL_SPELLINGS
 from fairkit.errors import DataError
 from fairkit.sources.stored import StoredFile
 
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
 Types = Mapping[str, "pa.DataType"]
 
-_BLOCK = 1 << 22
 _FEW = 8
 """Of so many columns one thread reads."""
 _GROUPS = 4
@@ -189,49 +187,6 @@ def _one(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     if len(batches) == 1:
         return batches[0]
     return pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()[0]
-
-
-@dataclass(frozen=True, slots=True)
-class CsvPart:
-    """A CSV file, read in blocks."""
-
-    path: Path | StoredFile
-
-    @property
-    def name(self) -> str:
-        """The file's name."""
-        return self.path.name
-
-    def schema(self) -> pa.Schema:
-        """Tell the types of the first block; later blocks may need wider ones. Dates are text."""
-        import pyarrow as pa
-
-        with self._open(None, None) as stream:
-            fields = [
-                field.with_type(pa.string()) if pa.types.is_temporal(field.type) else field for field in stream.schema
-            ]
-        return pa.schema(fields)
-
-    def rows(self) -> int | None:
-        """Unknown until the file was read."""
-        return None
-
-    def read(self, columns: Sequence[str], rows: int, types: Types) -> Iterator[pa.RecordBatch]:
-        """Read batches."""
-        with unchanged(self.path), self._open(list(columns), types) as stream:
-            yield from stream
-
-    def _open(self, columns: list[str] | None, types: Types | None) -> Any:
-        import pyarrow.csv as pacsv
-
-        convert = pacsv.ConvertOptions(
-            null_values=list(NULL_SPELLINGS),
-            strings_can_be_null=True,
-            include_columns=columns,
-            column_types=None if types is None else dict(types),
-        )
-        file = self.path.open() if isinstance(self.path, StoredFile) else self.path
-        return pacsv.open_csv(file, read_options=pacsv.ReadOptions(block_size=_BLOCK), convert_options=convert)
 
 
 @dataclass(frozen=True, slots=True)

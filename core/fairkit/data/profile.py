@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.data.arrow import as_arrow, as_numpy, decoded
+from fairkit.data.arrow import as_arrow, as_numbers, as_numpy, decoded
 from fairkit.data.clusters import words_of
 from fairkit.data.codes import codes_of, ready_codes
 from fairkit.data.digest import TableDigest
-from fairkit.data.distinct import DistinctRows
+from fairkit.data.duplicates import DistinctRows, Repeats, RowCopies
 from fairkit.data.groups import GroupCoder, quartile_edges
 from fairkit.data.lookalikes import lookalikes
 from fairkit.data.proxies import probabilities_of, rows_where
-from fairkit.data.repeats import Repeats, RowCopies
 from fairkit.data.roles import (
     HIGHEST,
     LARGEST,
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from fairkit.data.copies import CopiedRows
+    from fairkit.data.duplicates import CopiedRows
     from fairkit.data.roles import Roles
     from fairkit.data.source import Source
 
@@ -62,13 +61,14 @@ class Profile:
     """What one pass over the table found: digest, sizes, label values.
 
     `rows` have a weight where there are weights; of those, `unlabelled` counts the rows without a label, `missing` the
-    rows without a group by sensitive column, and `complete` those that have a label and a group in every one. `values`
-    has the distinct values of the columns of which they were asked for (see `Dataset.note`), with their rows; None for
-    a column with too many. `warnings` are what a reader must know of the rows before the numbers. `strata` has the rows
-    of each stratum by the column inside which groups are compared; `clusters` is the number of clusters (or of
-    queries), exact below 4,096, where their column is named. `sheet` has each column's type, missing cells and dates.
-    `unordered` is the same for the same rows in any order: a hint, no evidence. `copied` is what shows that rows are
-    copies, where no column of clusters says so.
+    rows without a group by sensitive column, and `complete` those that have a label and a group in every one.
+    `values` has the distinct values, with their rows, of the label and of the columns of which they were asked for
+    (see `Dataset.note`); None for a column with too many. `warnings` are what a reader must know of the rows
+    before the numbers. `strata` has the rows of each stratum by the column inside which groups are compared;
+    `clusters` is the number of clusters (or of queries), exact below 4,096, where their column is named.
+    `sheet` has each column's type, missing cells and dates. `unordered` is the same for the same rows in any
+    order: a hint, no evidence. `copied` is what shows that rows are copies, where no column of clusters says
+    so.
     """
 
     sha256: str
@@ -238,9 +238,9 @@ class Tally:
             self.label_low = min(self.label_low, float(label.min()))
             self.label_high = max(self.label_high, float(label.max()))
 
-    def _check_weights(self, weights: NDArray[Any], times: NDArray[np.int64] | None) -> None:
-        name = str(self.roles.weights)
-        if weights.dtype.kind not in "if":
+    def _check_weights(self, cells: NDArray[Any], times: NDArray[np.int64] | None) -> None:
+        name, weights = str(self.roles.weights), as_numbers(cells)
+        if weights is None or weights.dtype.kind not in "if":
             raise DataError(f"{self.table}: the weights column {name!r} holds text; weights are numbers")
         if not np.isfinite(weights).all():
             self._refuse_infinite(name, rows_where(~np.isfinite(weights), times))
@@ -282,6 +282,7 @@ class Tally:
         classes: tuple[Any, ...] = ()
         if len(self.labels) <= MAX_CLASSES:
             classes = tuple(sorted(self.labels, key=lambda v: (isinstance(v, str), v)))
+        outcomes = {} if self.roles.label is None else {self.roles.label: self.labels}
         self._check_label(classes, table)
         for coder in (*self.coders.values(), *self.strata.values()):
             coder.finish(table)
@@ -310,7 +311,7 @@ class Tally:
                 *self.copies.warnings([str(self.units)]),
                 *self._lookalikes(classes),
             ),
-            values={n: dict(c) if len(c) <= MAX_CLASSES else None for n, c in self.noted.items()},
+            values={n: dict(c) if len(c) <= MAX_CLASSES else None for n, c in {**outcomes, **self.noted}.items()},
             strata={name: coder.sizes() for name, coder in self.strata.items()},
             clusters=self._clusters(table),
             sheet=self.sheet,
@@ -341,6 +342,8 @@ class Tally:
         }
         if self.roles.label is not None:
             named[self.roles.label] = [value for value in classes if isinstance(value, str)]
+        for name, counts in self.noted.items():
+            named.setdefault(name, [value for value in counts if isinstance(value, str)][:MAX_CLASSES])
         return [text for column, names in named.items() for text in lookalikes(column, names)]
 
     def _clusters(self, table: str) -> int | None:
@@ -405,20 +408,25 @@ def take_tally(
     source: Source, roles: Roles, bins: Bins, total: Total, noted: Sequence[str] = (), apart: Sequence[str] = ()
 ) -> Tally:
     """Make the first pass over a table, and again where a column of a CSV file turns out to be wider."""
+    tally: Tally = widened(source, lambda: total(tally_of, source, roles, bins, noted, apart))
+    return tally
+
+
+def widened(source: Source, read: Callable[[], Any]) -> Any:
+    """Read a table, and again where a column turns out to be wider, or to be left out."""
     while True:
         try:
-            tally: Tally = total(tally_of, source, roles, bins, noted, apart)
+            return read()
         except DataError as error:
-            if not source.widen(str(error.__cause__ or error)):
+            if not source.widen(f"{error}\n{error.__cause__}"):
                 raise
-        else:
-            return tally
 
 
 def tally_of(
     source: Source, start: int, roles: Roles, bins: Bins, noted: Sequence[str] = (), apart: Sequence[str] = ()
 ) -> Tally:
     """Make the first pass over a piece of a table, whose first row is number `start`."""
+    source.check_read(roles.audited(noted))
     part = source.parts[0] if source.parts else None
     own: Sequence[str] = getattr(part, "own", source.columns)  # the digest is that of the table itself
     matches = getattr(part, "matches", None)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.data.arrow import as_numpy
+from fairkit.data.arrow import as_numbers, as_numpy
 from fairkit.data.roles import proxy_of, value_text
 from fairkit.errors import DataError
 
@@ -49,8 +49,8 @@ def probabilities_of(
 
 
 def _numbers(arrow: pa.RecordBatch, column: str, table: str) -> Array:
-    values = as_numpy(arrow.column(arrow.schema.names.index(column)))
-    if values.dtype.kind not in "ifb":
+    values = as_numbers(as_numpy(arrow.column(arrow.schema.names.index(column))))
+    if values is None:
         raise DataError(f"{table}: column {column!r} of group probabilities holds text; probabilities are numbers")
     return values.astype(np.float64)
 

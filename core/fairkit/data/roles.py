@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from fairkit.errors import DataError, ParameterError, did_you_mean
+from fairkit.support.names import column_named, listed_names
 from fairkit.support.records import record_of
 
 if TYPE_CHECKING:
@@ -40,23 +42,38 @@ def value_text(value: Any) -> str:
     return str(value)
 
 
+_NUMBER = re.compile(r"\s*[+-]?(?!0[0-9])([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?\s*")
+
+
+def number_of(value: Any) -> Any:
+    """Return a cell as a number, exactly; None where it is none, as ``"01"`` is a code."""
+    if not isinstance(value, str):
+        return value if hasattr(value, "__float__") else None
+    found = _NUMBER.fullmatch(value)
+    return None if found is None else float(value) if found[2] or found[3] or "." in value else int(value)
+
+
 def same_value(a: Any, b: Any) -> bool:
-    """Tell whether two cells mean the same, across text and number: ``"1"``, 1, 1.0 and True."""
+    """Tell whether two cells mean the same, across text and number: ``"1"``, 1, 1.0 and True; ``"01"`` is another."""
     if isinstance(a, bool) or isinstance(b, bool):
         spelled = {"true": "1", "false": "0"}
         return _flag(a, spelled) == _flag(b, spelled)
-    try:
-        return float(a) == float(b)
-    except (TypeError, ValueError):
-        return value_text(a) == value_text(b)
+    numbers = number_of(a), number_of(b)
+    return bool(numbers[0] == numbers[1]) if None not in numbers else value_text(a) == value_text(b)
+
+
+def value_among(values: Iterable[Any], wanted: Any) -> Any:
+    """Return the value that is spelled as the wanted one, else the first that means the same; None: neither."""
+    same = [value for value in values if same_value(value, wanted)]
+    return next((value for value in same if value_text(value) == value_text(wanted)), same[0] if same else None)
 
 
 def value_meant(wish: Any, values: Sequence[Any], what: str) -> Any:
     """Return the value among some that the user means; `what` has them, for the message."""
     text = wish.strip() if isinstance(wish, str) else wish
-    for value in values:
-        if same_value(value, text):
-            return value
+    found = value_among(values, text)
+    if found is not None:
+        return found
     shown = ", ".join(value_text(value) for value in list(values)[:8])
     raise ParameterError(f"{what} never has the value {text!r}; it has: {shown}")
 
@@ -89,13 +106,15 @@ class Sensitive:
     @classmethod
     def parse(cls, text: str, columns: Iterable[str], role: str = "sensitive") -> Self:
         """Read ``sex``, ``age:25:60`` or ``sex+race``."""
-        column_names = set(columns)
+        column_names = list(columns)
+        text = column_named(text, column_names)
         if text in column_names:
             return cls((text,), (None,))
         names: list[str] = []
         edges: list[tuple[float, ...] | None] = []
         for part in text.split("+"):
             name, *bounds = [part] if part in column_names else part.split(":")
+            name = column_named(name, column_names)
             if name not in column_names:
                 hint = did_you_mean(name, column_names, what="columns")
                 raise DataError(f"there is no {role} column {name!r} in the data. {hint}")
@@ -138,6 +157,10 @@ class Joined:
     def to_dict(self) -> dict[str, Any]:
         """Return the form of a certificate's settings."""
         return {"on": list(self.on), "sha256": self.sha256}
+
+
+_INDEX = re.compile(r"__index_level_\d+__|Unnamed: 0|")
+"""What pandas calls an index that it wrote beside the columns: it numbers rows, and is a feature only if named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +211,7 @@ class Roles:
         out |= {*predicted, *probabilities}
         if self.labelled is not None and self.labelled.kind == "probability":
             out |= {*self.labelled.columns}
-        return tuple(column for column in columns if column not in out)
+        return tuple(column for column in columns if column not in out and not _INDEX.fullmatch(column))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as they stand in a configuration file and in a model's metadata."""
@@ -213,7 +236,7 @@ def reference_of(text: str, columns: Sequence[str]) -> tuple[str, str]:
 def proxy_of(text: str) -> tuple[str, tuple[str, ...]]:
     """Split ``race=p_white,p_black`` into a name and the columns of group probabilities."""
     name, equals, listed = text.partition("=")
-    columns = tuple(part.strip() for part in listed.split(",") if part.strip())
+    columns = tuple(listed_names(listed))
     if not equals or not name.strip() or len(columns) < 2 or len(set(columns)) < len(columns):
         raise DataError(
             f"`sensitive_probability` {text!r} is not understood; write NAME=COLUMN,COLUMN with a column of "

@@ -176,7 +176,7 @@ def _stored(group: pa.RecordBatch, schema: pa.Schema, name: str) -> pa.RecordBat
 
     from fairkit.data.plain import plain
 
-    cells = [field.name for field in schema if not is_list(field.type)]
+    cells = [field.name for field in schema if field.type in (pa.string(), pa.int64(), pa.float64(), pa.bool_())]
     read = plain(group.select(cells), name)
     columns = [
         read.column(field.name) if field.name in cells else group.column(field.name).cast(field.type)
@@ -217,10 +217,10 @@ def _groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _readable(schema: pa.Schema, name: str) -> pa.Schema:
-    """Return the plain types that the columns become."""
+    """Return the plain types that the columns become, of those that are read."""
     import pyarrow as pa
 
-    from fairkit.data.plain import plain_type
+    from fairkit.data.plain import is_readable, plain_type
 
     if len(set(schema.names)) != len(schema.names):
         twice = next(column for column in schema.names if schema.names.count(column) > 1)
@@ -231,14 +231,11 @@ def _readable(schema: pa.Schema, name: str) -> pa.Schema:
             fields.append(pa.field(field.name, field.type if is_list(field.type) else pa.list_(pa.float64())))
             continue
         kind = _behind(field.type)
-        read_as_is = kind in (pa.string(), pa.bool_())
-        target = pa.float64() if _is_numeric(field.type) else kind if read_as_is else plain_type(kind)
-        if target is None or _is_bytes(kind) or not (_is_numeric(field.type) or _becomes(kind, target)):
-            raise DataError(
-                f"{name}: column {field.name!r} has the type {_called(field.type)}, which fairkit does not read; cast "
-                f"it in the query to text or to a number: CAST({field.name} AS text), or leave it out"
-            )
-        fields.append(pa.field(field.name, target))
+        exact = pa.types.is_uint64(kind) or (pa.types.is_decimal(kind) and kind.scale <= 0)  # ids, perhaps
+        target = pa.float64() if _is_numeric(field.type) else kind if exact else plain_type(kind) or kind
+        foreign = _is_bytes(kind) or isinstance(kind, pa.BaseExtensionType)
+        if _is_numeric(field.type) or (is_readable(kind) and not foreign):
+            fields.append(pa.field(field.name, target))
     return pa.schema(fields)
 
 
@@ -258,24 +255,13 @@ def _behind(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _becomes(kind: pa.DataType, target: pa.DataType) -> bool:
-    """Tell whether Arrow knows how cells of a type become cells of the other."""
-    import pyarrow as pa
-
-    try:
-        pa.nulls(0, kind).cast(target)
-    except pa.ArrowNotImplementedError:
-        return False
-    return True
-
-
 def _is_bytes(kind: pa.DataType) -> bool:
     import pyarrow as pa
 
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
-def _called(kind: pa.DataType) -> str:
+def type_name(kind: pa.DataType) -> str:
     """Name a type as the database does, where that is known."""
     return str(getattr(kind, "type_name", None) or kind)
 
@@ -297,6 +283,12 @@ def _numbers(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
                 cells = cells.cast(pa.float64())
             except pa.ArrowInvalid:
                 cells = None
+            whole = cells is not None and not pc.any(pc.match_substring(column.storage, ".")).as_py()
+            if whole and (pc.max(pc.abs(cells)).as_py() or 0) >= 2**53:
+                raise DataError(
+                    f"{name}: column {field.name!r} holds whole numbers that no double holds; cast it in the query: "
+                    f"CAST({field.name} AS text)"
+                )
             if cells is None or _beyond(pc.sum(pc.is_inf(cells)).as_py(), column.storage):
                 raise DataError(
                     f"{name}: column {field.name!r} holds numbers too large for a double; scale it in the query"

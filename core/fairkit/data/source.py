@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from fairkit.data.parts import ChosenPart, CsvPart, Part
+from fairkit.data.parts import ChosenPart, Part
 from fairkit.data.plain import plain
+from fairkit.data.text_files import FLAGS, CsvPart
 from fairkit.errors import DataError
 from fairkit.sources.secrets import masked
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 _RAGGED = re.compile(r"CSV parse error: ((?:Row #\d+: )?[^:]*)")  # what follows is the row
 _TWICE = re.compile(r"CSV file contained multiple columns named (.*)")
 _CONVERSION = re.compile(r"In CSV column #(\d+)(?: \('(.*?)'\))?: .*conversion error", re.DOTALL)
+_AS_TEXT = re.compile(r"leading zeros|invalid value '-?[0-9]+'")
+_UNFIT = re.compile(r": column ('.*?'|\".*?\") (?:cannot be read as|holds bytes|has )", re.DOTALL)
 
 
 @dataclass(slots=True)
@@ -36,6 +40,7 @@ class Source:
     counts: tuple[int, ...] | None = None  # the rows of every part, once they are known
     origin: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()  # sentences that reports keep beside the data
+    unread: dict[str, str] = field(default_factory=dict)  # why a column that the table has is not read, by name
 
     @property
     def columns(self) -> list[str]:
@@ -47,6 +52,7 @@ class Source:
 
         Plain types are string, int64, float64 and bool; with `coded` text with few values is a dictionary of strings.
         """
+        self.check_read(columns)
         for part in self.parts:
             yield from self._part_batches(part, list(dict.fromkeys(columns)), rows, coded=coded)
 
@@ -56,7 +62,7 @@ class Source:
         try:
             for batch in part.read(columns, rows, self.types):
                 for start in range(0, batch.num_rows, rows):
-                    yield plain(self._widened(batch.slice(start, rows)), self.name, coded=coded)
+                    yield plain(batch.slice(start, rows), self.name, coded=coded, types=self.types)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
             raise unreadable(self._where(part), error, "") from error
 
@@ -82,36 +88,64 @@ class Source:
         return Source(name, self.types, chosen)
 
     def widen(self, message: str) -> bool:
-        """Make the column that a CSV conversion error names one type wider; False if it names none."""
-        found = _CONVERSION.search(message)
-        if found is None or not any(isinstance(getattr(part, "part", part), CsvPart) for part in self.parts):
-            return False
+        """Read a column, which an error names, as a wider type; else leave it out. False if it names none."""
         import pyarrow as pa
 
-        column = found.group(2) or self.columns[int(found.group(1))]
-        steps = {pa.null(): pa.int64(), pa.int64(): pa.float64()}
-        wider = steps.get(self.types[column], pa.string())
-        if self.types.get(column) == wider:
+        found = _CONVERSION.search(message)
+        if found is not None and any(isinstance(getattr(part, "part", part), CsvPart) for part in self.parts):
+            column = found.group(2) or self.columns[int(found.group(1))]
+            kind = self.types.get(column)
+            steps = {pa.null(): pa.int64(), pa.int64(): pa.float64()}
+            if kind != pa.string():
+                self.types[column] = pa.string() if _AS_TEXT.search(message) else steps.get(kind, pa.string())
+                return True
+            return self.leave_out(column, f"{self.name}: column {column!r} holds bytes that are no UTF-8 text")
+        unfit = _UNFIT.search(message)
+        if unfit is None:
             return False
-        self.types[column] = wider  # the reader looks here
-        return True
+        column = ast.literal_eval(unfit.group(1))
+        kind = self.types.get(column)
+        if kind is not None and (pa.types.is_integer(kind) or pa.types.is_decimal(kind)):
+            self.types[column] = pa.string()
+            return True
+        return self.leave_out(column, message.partition("\n")[0])
+
+    def spell(self, columns: Iterable[str], *, apart: bool = False) -> bool:
+        """Read columns of CSV files as they are spelled, not as numbers or flags; return whether any is read otherwise.
+
+        With `apart` those only in which one number has two spellings: groups 1.1 and 1.10 are two.
+        """
+        import pyarrow as pa
+
+        files = [one for one in (getattr(part, "part", part) for part in self.parts) if isinstance(one, CsvPart)]
+        kinds = [pa.float64()] if apart or all(one.flags == FLAGS[:1] for one in files) else [pa.float64(), pa.bool_()]
+        changed = [
+            name
+            for name in columns
+            if files and self.types.get(name) in kinds and name in files[0].found.names
+            if not apart or any(one.spells_apart(name) for one in files)
+        ]
+        self.types |= dict.fromkeys(changed, pa.string())
+        return bool(changed)
+
+    def leave_out(self, column: str, reason: str) -> bool:
+        """Read a column, or the columns of a list, no longer; False where there is none."""
+        gone = [name for name in self.types if name == column or name.startswith(f"{column}[")]
+        for name in gone:
+            del self.types[name]
+        if gone or column not in self.unread:
+            self.unread |= dict.fromkeys([column, *gone], reason)
+            self.notes += (f"The column {column!r} was not read, and nothing is said of it: {reason}.",)
+        return bool(gone)
+
+    def check_read(self, columns: Iterable[str | None]) -> None:
+        """Refuse columns that are not read, and say why."""
+        for name in columns:
+            if name in self.unread:
+                raise DataError(self.unread[name])
 
     def _where(self, part: Part) -> str:
         return self.name if len(self.parts) == 1 else f"{self.name}, part {part.name}"
-
-    def _widened(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Cast columns that are narrower in this part to the whole table's type."""
-        import pyarrow as pa
-
-        if all(field.type == self.types[field.name] for field in batch.schema):
-            return batch
-        arrays = []
-        for name, column in zip(batch.schema.names, batch.columns, strict=True):
-            wanted = self.types[name]
-            wanted = wanted.value_type if pa.types.is_dictionary(wanted) else wanted
-            numbers = pa.types.is_floating(wanted) and pa.types.is_integer(column.type)
-            arrays.append(column.cast(wanted) if numbers or pa.types.is_null(column.type) else column)
-        return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
 
 
 def unreadable(name: str, error: Exception, form: str) -> DataError:

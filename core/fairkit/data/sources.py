@@ -1,20 +1,263 @@
-"""Opening tables: files, addresses, data frames and what else has the Arrow C stream interface."""
+"""From an address to a table: files, a store, a database, what is in memory; and the types that suit all its parts."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fairkit.data.common import common_types
-from fairkit.data.files import open_path
-from fairkit.data.frames import frame_parts
+from fairkit.data.frames import frame_parts, memory_table
 from fairkit.data.lists import with_lists
-from fairkit.data.parts import TablePart
-from fairkit.data.remote import open_with
-from fairkit.data.source import Source, check_names
-from fairkit.errors import DataError
+from fairkit.data.parts import ParquetPart, Part, TablePart
+from fairkit.data.plain import is_readable, unread_type
+from fairkit.data.snapshot import LatePart, take_snapshot, type_name
+from fairkit.data.source import Source, check_names, unreadable
+from fairkit.data.text_files import CsvPart
+from fairkit.errors import DataError, FairkitError
+from fairkit.sources.address import Address
 from fairkit.sources.finders import source_at
+from fairkit.sources.interface import Files
+from fairkit.sources.secrets import masked, said
+from fairkit.sources.stored import StoredFile
 from fairkit.support.faces import imported
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from fairkit.data.parts import Part, Types
+    from fairkit.sources.interface import DataSource, Records
+
+
+def table_of(parts: Sequence[Part], name: str, types: Mapping[str, pa.DataType] | None = None, **facts: Any) -> Source:
+    """Return parts as a table: lists are columns of numbers, and columns of types that are not read are left out."""
+    wide, torn = with_lists(parts, name)
+    source = Source(name, dict(common_types(wide, name) if types is None else types), wide, **facts)
+    for column, kind in list(source.types.items()):
+        if column in torn or not is_readable(kind):
+            source.leave_out(column, torn.get(column) or unread_type(name, column, kind))
+    return source
+
+
+def common_types(parts: Sequence[Part], table: str) -> dict[str, pa.DataType]:
+    """Return for every column the type that suits all parts.
+
+    Whole numbers and fractions are numbers together; a part whose column is empty throughout suits any type.
+    """
+    import pyarrow as pa
+
+    first = parts[0].schema()
+    types = {field.name: field.type for field in first}
+    for part in parts[1:]:
+        schema = part.schema()
+        _same_columns(list(types), schema.names, parts[0].name, part.name, table)
+        for field in schema:
+            types[field.name] = _common(types[field.name], field, parts[0].name, part, table)
+            spelled = {getattr(one, "flags", ()) for one in (parts[0], part)}
+            if field.type == types[field.name] == pa.bool_() and len(spelled) > 1:
+                types[field.name] = pa.string()  # true in one file and True in another are two values
+    return types
+
+
+def _same_columns(known: Sequence[str], found: Sequence[str], reference: str, part: str, table: str) -> None:
+    absent = [name for name in known if name not in found]
+    extra = [name for name in found if name not in known]
+    if absent or extra:
+        what = f"has no column {absent[0]!r}" if absent else f"has a column {extra[0]!r} besides"
+        raise DataError(
+            f"{table}: the part {part} {what}, unlike {reference}; all parts of a table have the same columns"
+        )
+
+
+def _common(common: pa.DataType, field: pa.Field, reference: str, part: Part, table: str) -> pa.DataType:
+    import pyarrow as pa
+
+    dtype, types = field.type, pa.types
+    if dtype == common or types.is_null(dtype):
+        return common
+    if types.is_null(common):
+        return dtype
+    kinds = [_kind(common), _kind(dtype)]
+    if kinds[0] == kinds[1] and kinds[0] is not None:
+        if kinds[0] == "text":
+            return pa.string()
+        if types.is_integer(common) and types.is_integer(dtype):
+            return pa.int64()
+        return pa.float64()
+    if isinstance(part, CsvPart) and None not in kinds:
+        return pa.string()  # as within one file: what begins with numbers and goes on with text is text
+    raise DataError(
+        f"{table}: column {field.name!r} is {common} in {reference} and {dtype} in {part.name}; "
+        "write all parts with the same types"
+    )
+
+
+def _kind(kind: pa.DataType) -> str | None:
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_dictionary(kind):
+        return _kind(kind.value_type)
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
+        return "number"
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        return "text"
+    return "boolean" if types.is_boolean(kind) else None
+
+
+def open_path(path: Path) -> Source:
+    """Open the files at a path on this machine."""
+    return table_of(file_parts(_files(path), path.name), path.name)
+
+
+def file_parts(files: Sequence[Path | StoredFile], table: str) -> tuple[Part, ...]:
+    """Return the parts of a table that is files, each Parquet or CSV."""
+    import pyarrow as pa
+
+    if len(files) == 1 and _size(files[0]) == 0:
+        raise DataError(f"{files[0].name} is empty (0 bytes)")
+    parts: list[Part] = []
+    for file in files:
+        parquet = _looks_like_parquet(file)
+        try:
+            parts.append(ParquetPart(file) if parquet else CsvPart.of(file))
+            schema = parts[-1].schema()
+            check_names(file.name, schema)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OSError, UnicodeError) as error:
+            where = file.name if len(files) == 1 else f"{table}, part {file.name}"
+            raise unreadable(where, error, " as Parquet" if parquet else " as CSV") from error
+        if len(files) == 1 and not parquet and all(pa.types.is_null(kind) for kind in schema.types):
+            raise DataError(f"{file.name} has a header but no rows")  # before a message lists its columns
+    return tuple(parts)
+
+
+def _size(file: Path | StoredFile) -> int:
+    return file.size if isinstance(file, StoredFile) else file.stat().st_size
+
+
+def _files(path: Path) -> list[Path]:
+    """Return the files of a table, by name: the file, a folder's Parquet (else CSV) files, or a glob's."""
+    if path.is_dir():
+        if (path / "_delta_log").is_dir():
+            raise DataError(
+                f"the folder {str(path)!r} is a Delta table, whose folder holds removed rows, too; "
+                f"name it as delta:{path}"
+            )
+        if any((path / "metadata").glob("*.metadata.json")):
+            raise DataError(
+                f"the folder {str(path)!r} is an Iceberg table, whose folder holds removed rows, too; "
+                f"name it as iceberg:{path}"
+            )
+        try:
+            files = sorted(path.rglob("*.parquet")) or sorted(path.rglob("*.csv"))
+        except OSError as error:
+            raise DataError(
+                f"the folder {str(path)!r} changed while its files were listed, or cannot be read ({error.strerror}): "
+                "name the folder that holds the table's files only"
+            ) from error
+        if not files:
+            raise DataError(f"the folder {str(path)!r} holds no .parquet file and no .csv file")
+        return files
+    if path.exists():
+        return [path]
+    if any(sign in str(path) for sign in "*?["):
+        import glob
+
+        matches = glob.glob(str(path), recursive=True)  # noqa: PTH207 -- Path.glob takes no absolute pattern
+        files = sorted(Path(file) for file in matches if Path(file).is_file())
+        if files:
+            return files
+        raise DataError(f"no data file matches {masked(path)!r}")
+    near = sorted(p.name for p in path.parent.glob("*") if p.suffix in {".csv", ".parquet"})
+    hint = f" In that folder there are: {', '.join(near[:8])}." if near else ""
+    raise DataError(f"there is no data file {masked(path)!r}.{hint}")
+
+
+def _looks_like_parquet(path: Path | StoredFile) -> bool:
+    with path.open() if isinstance(path, StoredFile) else path.open("rb") as file:
+        return file.read(4) == b"PAR1" or path.suffix in {".parquet", ".pq"}
+
+
+def open_with(source_type: type[DataSource], text: str) -> Source:
+    """Open the table at an address with a source."""
+    address = Address.parse(text)
+    address.check_options(source_type.options)
+    try:
+        opened = source_type().open(address)
+    except FairkitError:
+        raise
+    except Exception as error:  # whatever the library of the source raises
+        raise DataError(f"{address.text} cannot be read: {said(error)}") from None
+    return _of_files(opened) if isinstance(opened, Files) else records_source(opened)
+
+
+def records_source(records: Records) -> Source:
+    """Return a table that is read once: to a snapshot, at once or when rows are asked for."""
+    part = take_snapshot(records) if records.counting is None else LatePart(records)
+    source = table_of([part], records.name, origin=records.origin, notes=records.notes)
+    for field in records.schema:
+        if field.name not in part.schema().names:
+            source.leave_out(field.name, unread_type(records.name, field.name, type_name(field.type)))
+    return source
+
+
+def _of_files(files: Files) -> Source:
+    if not files.files:
+        raise DataError(f"{files.name} has no rows: there is no data file in it")
+    parts = file_parts(files.files, files.name)
+    if files.schema is not None:
+        types = {field.name: field.type for field in files.schema}
+        constants = files.constants or [{}] * len(parts)
+        parts = tuple(FilledPart(part, types, tuple(own.items())) for part, own in zip(parts, constants, strict=True))
+    return table_of(parts, files.name, origin=files.origin, notes=files.notes)
+
+
+@dataclass(frozen=True, slots=True)
+class FilledPart:
+    """A file that lacks columns of its table: those have one value in all its rows, or are missing."""
+
+    inner: Part  # the file
+    types: Mapping[str, pa.DataType]  # the table's columns
+    constants: tuple[tuple[str, Any], ...]  # the values of columns that do not stand in the file
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return self.inner.name
+
+    def schema(self) -> pa.Schema:
+        """Return the table's schema."""
+        import pyarrow as pa
+
+        return pa.schema(list(self.types.items()))
+
+    def rows(self) -> int | None:
+        """Return the file's rows."""
+        return self.inner.rows()
+
+    def split(self, most: int) -> list[FilledPart]:
+        """Cut the file."""
+        pieces: Sequence[Part] = self.inner.split(most) if hasattr(self.inner, "split") else [self.inner]
+        return [FilledPart(piece, self.types, self.constants) for piece in pieces]
+
+    def read(self, columns: Sequence[str], rows: int, types: Types) -> Iterator[pa.RecordBatch]:
+        """Read what the file has, and fill in the rest."""
+        import pyarrow as pa
+
+        held = self.inner.schema().names
+        stored = [name for name in columns if name in held]
+        values = dict(self.constants)
+        for batch in self.inner.read(stored or held[:1], rows, types):
+            filled = []
+            for name in columns:
+                kind = self.types[name]
+                if name in stored:
+                    column = batch.column(batch.schema.names.index(name))
+                    filled.append(column if column.type == kind else column.cast(kind))
+                else:
+                    filled.append(pa.repeat(pa.scalar(values.get(name), kind), batch.num_rows))
+            yield pa.RecordBatch.from_arrays(filled, names=list(columns))
+
 
 __all__ = ["open_source"]
 
@@ -24,9 +267,8 @@ def open_source(data: Any, name: str | None = None) -> Source:
     if isinstance(data, Source):
         return data
     if hasattr(data, "to_delayed") and hasattr(data, "_meta"):
-        name = name or "Dask data frame"
-        parts = with_lists(frame_parts(data), name)
-        return Source(name, common_types(parts[:1], name), parts)
+        name, parts = name or "Dask data frame", frame_parts(data)
+        return table_of(parts, name, common_types(with_lists(parts, name)[0][:1], name))
     if isinstance(data, str) and (source_type := source_at(data)) is not None:
         source = open_with(source_type, data)
     elif isinstance(data, str | Path):
@@ -34,34 +276,10 @@ def open_source(data: Any, name: str | None = None) -> Source:
     elif type(data).__module__.partition(".")[0] == "ibis":
         source = imported("fairkit_sql.relation:source_of")(data, name or "ibis table")
     else:
-        source = _open_memory(data, name or "data frame")
+        name = name or "data frame"
+        table = memory_table(data)
+        check_names(name, table.schema)
+        source = table_of([TablePart(name, table)], name)
     if not source.types:
         raise DataError(f"{source.name} has no columns")
     return source
-
-
-def _open_memory(data: Any, name: str) -> Source:
-    import pyarrow as pa
-
-    try:
-        if isinstance(data, pa.Table):
-            table = data
-        elif isinstance(data, dict):
-            table = pa.table(data)
-        elif type(data).__module__.partition(".")[0] == "pandas":
-            table = pa.Table.from_pandas(data, preserve_index=False)
-        elif hasattr(data, "__arrow_c_stream__"):
-            table = pa.table(data)
-        else:
-            raise DataError(
-                f"data of type {type(data).__name__} is not understood; give a path, a pandas or polars data frame, a "
-                "DuckDB relation, a pyarrow Table, anything else with the Arrow C stream interface, or a dict of arrays"
-            )
-    except Exception as error:  # whatever the library of the frame raises
-        if isinstance(error, DataError):
-            raise
-        reason = str(error).strip().splitlines()[0]
-        raise DataError(f"the data frame cannot be read: {reason}") from error
-    check_names(name, table.schema)
-    parts = with_lists([TablePart(name, table)], name)
-    return Source(name, common_types(parts, name), parts)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from fairkit.data.roles import Roles, Sensitive, same_value
+from fairkit.data.roles import Roles, Sensitive, value_among
 from fairkit.data.task import Task, choose_task
 from fairkit.errors import DataError, did_you_mean
 
@@ -22,21 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """One way to split the rows of a table into groups.
+    """One way to split the rows of a table into groups."""
 
-    Attributes
-    ----------
-    split
-        The columns and bin edges behind it; None where the codes were given as they are.
-    names
-        The groups' names; codes point into them.
-    codes
-        Each row's group, shape [n], int64.
-    """
-
-    split: Sensitive | None
-    names: tuple[str, ...]
-    codes: NDArray[np.int64]
+    split: Sensitive | None  # the columns and bin edges behind it; None where the codes were given as they are
+    names: tuple[str, ...]  # the groups' names; codes point into them
+    codes: NDArray[np.int64]  # each row's group, shape [n], int64
 
     def sizes(self) -> NDArray[np.int64]:
         """Return the rows of each group, shape [len(names)]."""
@@ -45,67 +35,33 @@ class Groups:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Rows to learn from: plain arrays with roles.
+    """Rows to learn from: plain arrays with roles."""
 
-    Attributes
-    ----------
-    columns
-        Raw columns by name, each of shape [n]: text as objects (None where missing), whole numbers as int64,
-        other numbers as float64 (NaN where missing). Holds the features and the sensitive columns.
-    features
-        The columns that the model gets, in order.
-    target
-        Shape [n], float64. Binary: 1 where the label is the favorable value, else 0. Multiclass: the index
-        into `classes`. Regression: the value. Ranking: the relevance.
-    groups
-        The ways to split people, by name, first the one named first by the user.
-    weights
-        Sample weights, shape [n], nonnegative; None where all count the same.
-    queries
-        Each row's query, shape [n], from 0; None where rows are no items of rankings.
-    value
-        What approving each person brings, shape [n]; None where no column of values is named.
-    task
-        binary, multiclass, regression or ranking.
-    classes
-        The label's values; in a binary task the favorable one is last.
-    roles
-        What the columns are for, as it goes into the model's metadata.
-    name
-        The table's name, for messages.
-    """
-
+    # Raw columns by name, each of shape [n]: text as objects (None where missing), whole numbers as int64, other
+    # numbers as float64 (NaN where missing). Holds the features and the sensitive columns
     columns: Mapping[str, NDArray[Any]]
-    features: tuple[str, ...]
+    features: tuple[str, ...]  # the columns that the model gets, in order
+    # Shape [n], float64. Binary: 1 where the label is the favorable value, else 0. Multiclass: the index into
+    # `classes`. Regression: the value. Ranking: the relevance
     target: NDArray[np.float64]
+    # The ways to split people, by name, first the one named first by the user
     groups: Mapping[str, Groups] = field(default_factory=dict)
-    weights: NDArray[np.float64] | None = None
+    weights: NDArray[np.float64] | None = None  # sample weights, shape [n], nonnegative; None where all count the same
+    # Each row's query, shape [n], from 0; None where rows are no items of rankings
     queries: NDArray[np.int64] | None = None
+    # What approving each person brings, shape [n]; None where no column of values is named
     value: NDArray[np.float64] | None = None
-    task: Task = "binary"
-    classes: tuple[Any, ...] = ()
-    roles: Roles = field(default_factory=Roles)
-    name: str = "the data"
+    task: Task = "binary"  # binary, multiclass, regression or ranking
+    classes: tuple[Any, ...] = ()  # the label's values; in a binary task the favorable one is last
+    roles: Roles = field(default_factory=Roles)  # what the columns are for, as it goes into the model's metadata
+    name: str = "the data"  # the table's name, for messages
 
     def __len__(self) -> int:
         return len(self.target)
 
     @classmethod
     def from_dataset(cls, data: Dataset, task: Task | None = None) -> Self:
-        """Read a dataset into memory.
-
-        Parameters
-        ----------
-        data
-            With a label.
-        task
-            Default: told by the label, as in an audit (`fairkit.data.task.choose_task`).
-
-        Raises
-        ------
-        DataError
-            There is no label, or it does not fit the task.
-        """
+        """Read a dataset into memory."""
         roles = fixed_roles(data)
         if roles.label is None:
             raise DataError(f"{data.name}: training needs the outcome column; name it with `label`")
@@ -152,13 +108,7 @@ class Table:
         return np.ones(len(self)) if self.weights is None else self.weights
 
     def only_groups(self, wanted: str | None = None) -> Groups:
-        """Return the split that a method works on: the named one, else the only one, else the intersection.
-
-        Raises
-        ------
-        DataError
-            There is no sensitive column, or no such split.
-        """
+        """Return the split that a method works on: the named one, else the only one, else the intersection."""
         if not self.groups:
             raise DataError(f"{self.name}: this method needs a sensitive column; name it with `sensitive`")
         if wanted is not None:
@@ -197,7 +147,7 @@ def fixed_roles(data: Dataset) -> Roles:
 def target_of(data: Dataset) -> tuple[Any, ...]:
     """Return the label's values in a binary task, the favorable one last."""
     values, favorable = data.profile.label_values, data.roles.favorable
-    good = next(value for value in values if same_value(value, favorable))
+    good = value_among(values, favorable)
     return (*(value for value in values if value != good), good)
 
 

@@ -60,7 +60,7 @@ def count(source: Source, start: int) -> Counted:
     try:
         return Counted(sum(batch.num_rows for batch in source.batches(source.columns, BATCH_ROWS)))
     except DataError as error:
-        return Counted(failed=str(error.__cause__ or error))
+        return Counted(failed=f"{error}\n{error.__cause__}")
 
 
 def identity(thing: Any) -> Any:

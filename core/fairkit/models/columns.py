@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.data.arrow import as_arrow
+from fairkit.data.arrow import as_arrow, as_numbers
 from fairkit.data.codes import codes_of
 from fairkit.data.predictions import PredictionRoles
 from fairkit.data.roles import require_columns, same_value, value_text
@@ -182,24 +182,12 @@ def _task(roles: PredictionRoles, dataset: Dataset, wished: Task | None) -> Task
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Form:
-    """What a column of scores holds.
+    """What a column of scores holds."""
 
-    Attributes
-    ----------
-    kind
-        ``probability``, ``percent``, ``logit`` or ``value``.
-    scale
-        How scores on a scale of their own are mapped to (0, 1).
-    turned
-        Whether low scores are favorable.
-    cut
-        The comparison by which they decide; None where another column does.
-    """
-
-    kind: str = "probability"
-    scale: Scale | None = None
-    turned: bool = False
-    cut: Cut | None = None
+    kind: str = "probability"  # ``probability``, ``percent``, ``logit`` or ``value``
+    scale: Scale | None = None  # how scores on a scale of their own are mapped to (0, 1)
+    turned: bool = False  # whether low scores are favorable
+    cut: Cut | None = None  # the comparison by which they decide; None where another column does
     notes: tuple[str, ...] = ()
 
 
@@ -279,11 +267,11 @@ class _ColumnScorer:
         self.told = roles.favorable is not None
         self._form, cut = form, form.cut
         notes = [UNSEEN, *form.notes]
-        self._favorable: Mapping[Any, bool] = {}
+        self.favorable: Mapping[Any, bool] = {}
         self.classes: tuple[Any, ...] = ()
         decided = roles.decision or (roles.predicted_class if task == "binary" else None)
         if decided is not None:
-            self._favorable, told = favorable_values(dataset, decided, roles.favorable)
+            self.favorable, told = favorable_values(dataset, decided, roles.favorable)
             notes += told
         if task == "multiclass":
             self.classes = _classes(roles, dataset)
@@ -295,7 +283,7 @@ class _ColumnScorer:
             "score": roles.score or roles.prediction or roles.answer,
             "decision": roles.decision or roles.probability or roles.predicted_class,
         } | ({} if cut is None else cut.record)
-        good = [value_text(value) for value, favorable in self._favorable.items() if favorable]
+        good = [value_text(value) for value, favorable in self.favorable.items() if favorable]
         outputs |= {"favorable": good[0]} if good else {}
         outputs |= OWN if form.scale is not None else {}
         outputs |= {"turned": True} if form.turned else {}
@@ -310,13 +298,7 @@ class _ColumnScorer:
 
     @phase("score")
     def predict(self, columns: Columns) -> Predictions:
-        """Read the predictions off the columns.
-
-        Raises
-        ------
-        ModelError
-            A cell is missing, or is not what its column should hold.
-        """
+        """Read the predictions off the columns."""
         roles = self.roles
         if self.task == "answers":
             return Predictions(score=_answers(columns[str(roles.answer)], str(roles.answer)))
@@ -356,11 +338,11 @@ class _ColumnScorer:
 
     def _decisions(self, values: NDArray[Any], column: str) -> Array:
         if values.dtype.kind == "O":  # Python's own dictionary is as fast as Arrow's, and needs no copy
-            favorable = (self._favorable.get(value, np.nan) for value in values.tolist())
+            favorable = (self.favorable.get(value, np.nan) for value in values.tolist())
             decided = np.fromiter(favorable, dtype=np.float64, count=len(values))
         else:
             codes = codes_of(as_arrow(values))
-            known = [self._favorable.get(value, np.nan) for value in codes.cells]
+            known = [self.favorable.get(value, np.nan) for value in codes.cells]
             decided = codes.mapped(np.array(known, dtype=np.float64))
         unknown = np.isnan(decided)
         if unknown.any():
@@ -421,9 +403,10 @@ def _missing(column: str, rows: int) -> str:
 
 
 def _numbers(values: NDArray[Any], column: str) -> Array:
-    if values.dtype.kind == "O":
+    cells = as_numbers(values)
+    if cells is None:
         raise ModelError(f"the column {column!r} holds text; scores are numbers")
-    numbers = values.astype(np.float64, copy=False)
+    numbers = cells.astype(np.float64, copy=False)
     finite = np.isfinite(numbers)
     if not finite.all():
         bad = int((~finite).sum())
@@ -436,9 +419,10 @@ def _numbers(values: NDArray[Any], column: str) -> Array:
 
 def _answers(values: NDArray[Any], column: str) -> Array:
     """Return numbers in [0, 1], NaN where nothing was answered."""
-    if values.dtype.kind == "O" and any(value is not None for value in values):
+    cells = as_numbers(values)
+    if cells is None:
         raise ModelError(f"the column {column!r} holds text; answers are numbers in [0, 1]")
-    numbers = values.astype(np.float64)
+    numbers = cells.astype(np.float64)
     known = numbers[~np.isnan(numbers)]
     if len(known):
         _within(known, column, "an answer (bring a score to [0, 1] by its range)")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fairkit.data.outcomes import example_of
-from fairkit.data.roles import same_value, value_text
+from fairkit.data.roles import same_value, value_among, value_text
 from fairkit.errors import ModelError, did_you_mean
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ def favorable_values(dataset: Dataset, column: str, said: Any = None) -> tuple[M
     values = sorted(counts, key=lambda value: (isinstance(value, str), value))
     texts = {value: value_text(value).lower() for value in values}
     label = dataset.roles.favorable
+    own = value_among(dataset.profile.label_values, label)
+    label = label if own is None else own
     if said is None and dataset.roles.label is None:
         said = label
     if said is not None:

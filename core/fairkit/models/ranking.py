@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fairkit.data.task import choose_task
-from fairkit.errors import ModelError
+from fairkit.errors import FairkitError, ModelError
 from fairkit.models.scorer import Predictions
 
 if TYPE_CHECKING:
@@ -24,6 +24,16 @@ def bound(model: Model, dataset: Dataset, options: ModelOptions) -> Scorer:
     A ranker is a regression of the relevance, or, where a favorable label is named, a classifier whose probability of
     it ranks the items.
     """
+    try:
+        return _bound(model, dataset, options)
+    except FairkitError as error:
+        unread = [why for why in dict.fromkeys(dataset.source.unread.values()) if why not in str(error)]
+        if not unread:
+            raise
+        raise type(error)(f"{error}. Not read: {'; '.join(unread)}") from error
+
+
+def _bound(model: Model, dataset: Dataset, options: ModelOptions) -> Scorer:
     if dataset.roles.query is None and options.task != "ranking":
         return model.bind(dataset, options)
     choose_task(dataset, options.task)

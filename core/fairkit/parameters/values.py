@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import collections.abc
-import csv
 import math
 import types
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, get_args, get_origin
+
+from fairkit.support.names import listed_names
 
 _TRUE = {"true", "yes", "on", "1"}
 _FALSE = {"false", "no", "off", "0"}
@@ -65,8 +66,7 @@ def _convert_sequence(hint: Any, value: Any) -> Any:
     inner = [argument for argument in get_args(hint) if argument is not Ellipsis]
     if isinstance(value, str):
         # a text with a comma in it stands in double quotes
-        cells = next(csv.reader([value], skipinitialspace=True), [])
-        items: list[Any] = [part.strip() for part in cells if part.strip()]
+        items: list[Any] = [*listed_names(value)]
     elif isinstance(value, (list, tuple)):
         items = list(value)
     else:

@@ -93,13 +93,7 @@ class Saved(Shown):
 
 
 def format_of(path: Path) -> str:
-    """Return the format that a file's name ends in.
-
-    Raises
-    ------
-    ParameterError
-        It ends otherwise.
-    """
+    """Return the format that a file's name ends in."""
     form = SUFFIXES.get(path.suffix.lower())
     if form is None:
         raise ParameterError(
@@ -109,13 +103,7 @@ def format_of(path: Path) -> str:
 
 
 def rendered(result: Any, form: str) -> str:
-    """Return a result's text in a format: ``json``, or one that an installed package renders.
-
-    Raises
-    ------
-    ParameterError
-        Nobody renders it.
-    """
+    """Return a result's text in a format: ``json``, or one that an installed package renders."""
     if form == "json":
         return json_text(result.to_dict()) + "\n"
     found = {one.name: one for one in entry_points(FORMATS)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -194,9 +195,10 @@ def _check_side(metric: str, sensitive: str | None, high: float | None, low: flo
 
 
 def _named(text: str) -> tuple[str, str | None, int | None, tuple[str, ...]] | None:
-    """Read ``METRIC@SIZE:SENSITIVE|COLUMN+COLUMN``; None where it has another form."""
+    """Read ``METRIC@SIZE:SENSITIVE|COLUMN+COLUMN``, a name with a bar in double quotes; None: another form."""
     metric, _, groups = text.partition(":")
-    sensitive, bar, inside = groups.partition("|")
+    quoted = re.fullmatch(r'"([^"]+)"(?:(\|)(.*))?', groups)
+    sensitive, bar, inside = groups.partition("|") if quoted is None else (one or "" for one in quoted.groups())
     metric, at, size = metric.partition("@")
     support = int(size) if size.isdecimal() else None
     within = tuple(inside.split("+")) if bar else ()

@@ -49,13 +49,7 @@ def arrow_table(records: Sequence[dict[str, Any]]) -> pa.Table:
 
 
 def pandas_frame(table: pa.Table) -> pd.DataFrame:
-    """Return a table as a pandas data frame.
-
-    Raises
-    ------
-    MissingExtraError
-        pandas is not installed.
-    """
+    """Return a table as a pandas data frame."""
     try:
         import pandas  # noqa: F401 -- pyarrow's message names no extra
     except ImportError as error:

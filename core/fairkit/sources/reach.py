@@ -15,20 +15,7 @@ PATIENCE = 8.0
 
 
 def check_reachable(host: str, port: int, *, patience: float = PATIENCE) -> None:
-    """Open a connection and close it again.
-
-    Parameters
-    ----------
-    host, port
-        Where.
-    patience
-        Seconds.
-
-    Raises
-    ------
-    DataError
-        Nobody answers there in time.
-    """
+    """Open a connection and close it again."""
     answers: list[str] = []
     asking = threading.Thread(target=_ask, args=(host.strip("[]"), port, patience, answers), daemon=True)
     asking.start()  # a thread: the look-up of a name takes no time limit

@@ -24,13 +24,7 @@ _WRITTEN = re.compile(rf"(?i){_WORDS}(?:['\"]?\s*(?:=>|:=|=|:(?!:))\s*'|=[^\s'\"
 
 
 def masked(text: object) -> str:
-    """Return text without the secrets of the environment, users and passwords in addresses, and assigned passwords.
-
-    Parameters
-    ----------
-    text
-        What a library or a user wrote.
-    """
+    """Return text without the secrets of the environment, users and passwords in addresses, and assigned passwords."""
     shown = str(text)
     for value in sorted(_kept_secret(), key=len, reverse=True):
         shown = shown.replace(value, "***")

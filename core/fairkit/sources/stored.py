@@ -19,26 +19,14 @@ _STAMPS = ("ETag", "VersionId", "x-amz-version-id", "generation", "md5Hash", "cr
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file in an object store. It is small when pickled: another process reads the file itself.
+    """A file in an object store. It is small when pickled: another process reads the file itself."""
 
-    Attributes
-    ----------
-    filesystem
-        A ``pyarrow.fs.FileSystem``. Credentials are found in the environment of the process that reads.
-    path
-        The file's path there.
-    size
-        In bytes.
-    stamp
-        What the store says about this version of the file: ETag, version, time of the last change.
-    again
-        Makes the file system in another process, where it holds a key that must not travel; None: it travels itself.
-    """
-
-    filesystem: Any
-    path: str
-    size: int
+    filesystem: Any  # A ``pyarrow.fs.FileSystem``. Credentials are found in the environment of the process that reads
+    path: str  # the file's path there
+    size: int  # in bytes
+    # What the store says about this version of the file: ETag, version, time of the last change
     stamp: tuple[tuple[str, str], ...] = ()
+    # Makes the file system in another process, where it holds a key that must not travel; None: it travels itself
     again: Callable[[], Any] | None = None
 
     def __reduce__(self) -> Any:
@@ -46,13 +34,7 @@ class StoredFile:
 
     @classmethod
     def of(cls, filesystem: Any, path: str, again: Callable[[], Any] | None = None) -> Self:
-        """Look at a file.
-
-        Raises
-        ------
-        OSError
-            There is none, or it cannot be read.
-        """
+        """Look at a file."""
         with filesystem.open_input_file(path) as file:
             return cls(filesystem, path, file.size(), _stamp(filesystem, path, file), again)
 
@@ -68,13 +50,7 @@ class StoredFile:
         return self.name[dot:] if dot > 0 else ""
 
     def open(self) -> pa.NativeFile:
-        """Open the file for reading, if it is still the same.
-
-        Raises
-        ------
-        DataError
-            It is gone, or there is another one in its place.
-        """
+        """Open the file for reading, if it is still the same."""
         try:
             file = self.filesystem.open_input_file(self.path)
         except FileNotFoundError:
@@ -90,13 +66,7 @@ class StoredFile:
         return file
 
     def check(self) -> None:
-        """Refuse a file that was replaced while it was read.
-
-        Raises
-        ------
-        DataError
-            It is gone, or there is another one in its place.
-        """
+        """Refuse a file that was replaced while it was read."""
         self.open().close()
 
     def told(self) -> dict[str, Any]:

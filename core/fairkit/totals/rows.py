@@ -55,13 +55,7 @@ class Rows:
 
 
 class Statistic(ABC):
-    """A way to turn rows into totals that add up. Two metrics with one statistic share its totals.
-
-    Attributes
-    ----------
-    keeps_rows
-        Whether the totals are the rows themselves, so that a database cannot count them (engine ``sql``).
-    """
+    """A way to turn rows into totals that add up. Two metrics with one statistic share its totals."""
 
     keeps_rows: ClassVar[bool] = False
 

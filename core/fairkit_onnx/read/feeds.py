@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairkit.data.arrow import as_numbers
 from fairkit.data.lists import list_columns, shortened
 from fairkit.errors import DataError, ModelError
 from fairkit.models.renamed import check_renamed, no_column
@@ -241,11 +242,11 @@ def _as_text(values: NDArray[Any], column: str, graph_input: GraphInput) -> NDAr
 
 
 def _objects_as_numbers(values: NDArray[Any], column: str, graph_input: GraphInput) -> NDArray[Any]:
-    """Booleans with gaps become numbers; text is an error."""
-    kinds = {type(value) for value in values[:1000] if value is not None}
-    if kinds <= {bool, np.bool_}:
-        return np.array([np.nan if value is None else float(value) for value in values])
-    example = next((value for value in values if value is not None), "")
+    """Booleans with gaps and digits become numbers; other text is an error."""
+    numbers = as_numbers(values)
+    if numbers is not None:
+        return numbers
+    example = next(value for value in values if value is not None and as_numbers(np.array([value], object)) is None)
     raise DataError(
         f"the model's input {graph_input.name!r} takes numbers, but column {column!r} holds text ({example!r}); "
         "encode it as the model was trained, or leave it out with `drop`"

@@ -22,7 +22,7 @@ from fairkit_onnx.read.members import MEMBER_SCORES
 from fairkit_onnx.read.order import guessed_order
 from fairkit_onnx.read.probe import Probe, shown_of
 from fairkit_onnx.read.runner import Runner
-from fairkit_onnx.read.served import is_ours
+from fairkit_onnx.read.served import has_rule, is_ours
 from fairkit_onnx.read.settle import settle
 
 if TYPE_CHECKING:
@@ -111,6 +111,8 @@ def runner_of(model: Graph, dataset: Dataset, options: ModelOptions | None = Non
             f"{error} (The input {RANDOM_INPUT!r} is a random draw only in models that fairkit exported, which say "
             "so in their metadata.)"
         ) from error
+    if not ours:
+        dataset.spell([name for feed in feeds if feed.input.kind == "tensor(string)" for name in feed.columns])
     return Runner(model, feeds, ours=ours), notes
 
 
@@ -166,6 +168,8 @@ class OnnxScorer:
         self.classes = classes
         self.model = runner.model
         self.shares = runner.shares
+        self.ours = has_rule(runner.model.proto)
+        """Whether a repair's own rule decides, which need not follow the score's half."""
         self.probe: Probe | None = None
         self.doubt: str | None = None
         """Why there may be no verdict."""

@@ -29,10 +29,12 @@ def is_randomized(fitted: FittedModel, model: OnnxModel) -> bool:
 
 
 def sensitive_inputs(model: OnnxModel, table: Table) -> tuple[str, ...]:
-    """Return the sensitive columns that the file reads."""
+    """Return the sensitive columns that the file reads; an input that is no column holds all features."""
     columns = dict.fromkeys(column for split in table.roles.sensitive for column in split.columns)
     inputs = {entry.name for entry in model.inputs}
-    return tuple(column for column in columns if column in inputs)
+    whole = bool(inputs - {*table.columns, RANDOM_INPUT})
+    read = inputs | ({*(table.roles.features or table.features)} if whole else set())
+    return tuple(column for column in columns if column in read)
 
 
 def worsened(changes: Sequence[Change]) -> list[Change]:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairkit import plugins
+from fairkit.errors import FairkitError
 from fairkit.mitigators import TrainsTogether
 from fairkit_onnx.model import OnnxModel
 from fairkit_onnx.write.export import export_bytes
 from fairkit_repair.common_threshold import MARGINS, CommonThreshold, with_threshold
 from fairkit_repair.learners import fit_learner
+from fairkit_repair.mitigation.caveats import sensitive_inputs
 from fairkit_repair.mitigation.learned import check_task, run_of
 from fairkit_repair.postprocess import PostProcessor
 from fairkit_repair.repairing.candidates import PlainLearner
@@ -91,11 +94,18 @@ class Bench:
                 self.known.update(zip(map(_key, together), answers, strict=False))
         return self.known[_key(method)]
 
+    def reads_group(self, method: Mitigator) -> str:
+        """Return the sensitive columns that a method's models read since they are made of the given one; else ""."""
+        return ", ".join(sensitive_inputs(self.base, self.table)) if self.rests_on_given(method) else ""
+
     def training(self) -> float:
         """Return the seconds that the learner's training on all rows takes, from one on half of them."""
         if self.clock.training is None:
+            learner, rows = PlainLearner().learner(self.run), np.flatnonzero(self.half == 0)
+            with suppress(FairkitError):  # the first training imports a library
+                fit_learner(learner, self.table.take(rows[::16]), self.run)
             begun = time.monotonic()
-            fit_learner(PlainLearner().learner(self.run), self.table.take(self.half == 0), self.run)
+            fit_learner(learner, self.table.take(rows), self.run)
             self.clock.training = 2 * (time.monotonic() - begun)
         return self.clock.training
 
@@ -232,8 +242,8 @@ def narrow(table: Table) -> Table:
 
 
 def without_sensitive(table: Table) -> Table:
-    """Return the table without sensitive columns among its features."""
+    """Return the table without sensitive columns among its features; a given model's stay in its roles."""
     hidden = {column for split in table.roles.sensitive for column in split.columns}
     features = tuple(name for name in table.features if name not in hidden)
-    roles = dataclasses.replace(table.roles, features=features)
+    roles = dataclasses.replace(table.roles, features=table.features)
     return dataclasses.replace(table, features=features, roles=roles)

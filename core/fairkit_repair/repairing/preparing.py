@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -11,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.data.table import Table
-from fairkit.errors import DataError, ParameterError
+from fairkit.errors import DataError
 from fairkit.fitted import FittedModel, Prediction
 from fairkit.progress import no_progress
 from fairkit_onnx.model import OnnxModel
 from fairkit_onnx.write.export import export_bytes
 from fairkit_repair.common_threshold import with_threshold
 from fairkit_repair.learners import check_target, fit_learner
-from fairkit_repair.mitigation.caveats import sensitive_inputs
 from fairkit_repair.mitigation.learned import BEFORE, valued
 from fairkit_repair.mitigation.split import split_dataset
 from fairkit_repair.repairing.audits import ByAudits
@@ -147,18 +145,6 @@ def _check_classes(table: Table) -> None:
         )
 
 
-def check_base(base: OnnxModel | None, table: Table, *, blind: bool) -> None:
-    """Refuse a given model that reads the group where none may."""
-    if base is None or not blind:
-        return
-    read = sorted(sensitive_inputs(base, table))
-    if read:
-        raise ParameterError(
-            f"the given model reads {', '.join(map(repr, read))}, so that it cannot decide without the group: "
-            "leave out `blind`, or give another `model`"
-        )
-
-
 def learner_of(run: Run) -> str:
     """Return the learner that trains the base."""
     return PlainLearner().learner(run)
@@ -169,6 +155,7 @@ def base_of(model: OnnxModel, table: Table) -> BaseModel:
     from fairkit.settings import ModelOptions
     from fairkit_onnx.write.base import BaseModel
 
+    table = dataclasses.replace(table, features=table.roles.features or table.features)
     graded = table.task == "ranking" and table.roles.favorable is None
     return BaseModel(model, table, ModelOptions(task="regression" if graded else "binary"))
 
@@ -205,11 +192,10 @@ def make_bench(table: Table, base: OnnxModel | None, run: Run, ends: float, test
     fold = folds_of(table, FOLDS, run.seed)
     quiet = dataclasses.replace(run, progress=no_progress)
     fitted: FittedModel | None = None
-    begun, optimism, clock = time.monotonic(), None, Clock(ends=ends)
+    optimism, clock = None, Clock(ends=ends)
     if base is None:
         run.progress("training the model without mitigation", 0, 1)
         fitted = fit_learner(learner_of(run), table, quiet)
-        clock.training = time.monotonic() - begun
         base = OnnxModel(export_bytes(fitted, table), BEFORE)
         scores, decisions = learner_scores(table, fold, learner_of(run), quiet)
         if table.task == "binary":

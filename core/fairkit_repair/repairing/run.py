@@ -33,7 +33,7 @@ from fairkit_repair.repairing.chance import limits_of
 from fairkit_repair.repairing.looks import identity_of, record_look
 from fairkit_repair.repairing.notes import notes_of
 from fairkit_repair.repairing.power import check_power
-from fairkit_repair.repairing.preparing import GivenModel, check_base, learner_of, make_bench, prepare
+from fairkit_repair.repairing.preparing import GivenModel, learner_of, make_bench, prepare
 from fairkit_repair.repairing.refining import confirm
 from fairkit_repair.repairing.searching import search
 from fairkit_repair.studies import Study
@@ -190,7 +190,6 @@ def repair(
             aim = dataclasses.replace(aim, bounds=bounds_of(limits, ready.held))
         run = dataclasses.replace(run.on(len(table)), objective=aim)
         base = loaded_base(model, options)
-        check_base(base, table, blind=blind)
         power = check_power(ready, base, run, anyway=anyway)
         bench = make_bench(table, base, run, begun + 60 * budget, ready.held)
         # about how large constrained rates are; where decisions are no rates, one half

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
+BY_GROUP = "it reads the group to decide"
 BY_CHANCE = "it draws decisions by chance"
-"""Why a rule is left out where decisions must not be drawn."""
+"""Why alternatives are left out."""
 MOVED = "it does not keep the selection rate"
 _HOPELESS = 0.05
 _Z = NormalDist().inv_cdf(0.975)
@@ -56,6 +57,8 @@ def search(bench: Bench, forecast: Forecast, usable: Sequence[Trial], study: Stu
         measured = right.measured(forecast, candidate, _family(candidate, queue))
         if position == 0 and not study.unconstrained:
             measured = dataclasses.replace(measured, status="left out", reason="a method was asked for")
+        elif position == 0 and study.blind and (read := bench.reads_group(candidate.mitigator)):
+            measured = dataclasses.replace(measured, status="left out", reason=f"{BY_GROUP}: {read}")
         elif candidate.capability.randomized and study.deterministic:
             measured = dataclasses.replace(measured, status="left out", reason=BY_CHANCE)
         result.append(measured)
@@ -93,8 +96,8 @@ def _refine_without_chance(
 def _left_out(candidate: Trial, result: Sequence[Trial], study: Study, bench: Bench) -> str:
     """Return why a candidate is not measured; empty where it is."""
     way = candidate.capability
-    if study.blind and way.reads_group:
-        return "it reads the group to decide"
+    if study.blind and (way.reads_group or bench.reads_group(candidate.mitigator)):
+        return BY_GROUP
     if study.deterministic and way.randomized and way.trainings > 0:
         return BY_CHANCE
     if study.deterministic is None and way.randomized and any(not one.randomized for one in _sure(result, study)):

@@ -424,7 +424,7 @@ class Choices:
 def read_policy(path: Path) -> AliasPolicy:
     """Read the conditions of an alias from a TOML file; files that it names lie beside it."""
     try:
-        told = tomllib.loads(read_limited(path, 1 << 20, "the policy of an alias").decode("utf-8"))
+        told = tomllib.loads(read_limited(path, 1 << 20, "the policy of an alias").decode("utf-8-sig"))
     except ValueError as error:
         raise RegistryError(f"{path} is not valid TOML: {error}") from None
     known = {each.name for each in dataclasses.fields(AliasPolicy)} - {"gone", "data_keys"} | {"like"}
