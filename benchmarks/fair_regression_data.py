@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from papers_kit import folder
 
 import fairkit
 
@@ -18,11 +17,6 @@ class Problem(NamedTuple):
     test: fairkit.Dataset
     loss: str
     label_range: tuple[float, float]
-
-
-def folder() -> Path:
-    named = os.environ.get("FAIRKIT_DATA")
-    return Path(named) if named else Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
 def adult() -> tuple[pd.DataFrame, dict]:

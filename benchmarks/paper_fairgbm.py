@@ -7,13 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from fairgbm_common import load, split
 from frontier_drawing import Mark, Series, panels
 from paper_fairgbm_rivals import grid_search, one_multiplier
-from papers_kit import Exhibit, Table, find, moment
+from papers_kit import Exhibit, Table, moment, read
 
+import fairkit
 from fairkit.mitigators import Run
+from fairkit.mitigators import Table as Rows
 from fairkit_repair.mitigation.choose import find_mitigator
+from fairkit_repair.mitigation.split import stratified
 
 NAME, TITLE = "fairgbm", "FairGBM: Gradient Boosting with Fairness Constraints (Cruz et al., ICLR 2023)"
 ALPHAS = (0.5, 0.75, 0.95)
@@ -41,13 +43,21 @@ def draw(seed: int) -> dict[str, Any]:
     }
 
 
+def split(table: Rows, share: float) -> tuple[Rows, Rows]:
+    """Draw a share of every group and class."""
+    held = stratified(2 * table.only_groups().codes + table.target.astype(int), share, np.random.default_rng(0))
+    return table.take(~held), table.take(held)
+
+
 @functools.lru_cache(maxsize=1)
 def parts(rows: int | None):
     """Return training, validation and test rows of ACSIncome: 60, 20 and 20 %, or `rows` and twice `HELD`."""
-    find("acs_income")
-    whole = load("acs_income", None if rows is None else rows + 2 * HELD)
-    train, rest = split(whole, 0, 0.4 if rows is None else 2 * HELD / (rows + 2 * HELD))
-    return train, *split(rest, 0, 0.5)
+    table = read("acs_income")
+    table = table if rows is None else table.head(rows + 2 * HELD)
+    roles = {"label": "PINCP", "favorable": 1, "sensitive": "SEX", "drop": ["row_index", "split"]}
+    whole = Rows.from_dataset(fairkit.load_data(table, name="acs_income", **roles))
+    train, rest = split(whole, 0.4 if rows is None else 2 * HELD / (rows + 2 * HELD))
+    return train, *split(rest, 0.5)
 
 
 def stock(setting: Mapping[str, Any]) -> dict[str, Any]:

@@ -70,6 +70,7 @@ KEYS: Mapping[str, Mapping[str, Kind]] = {
         "day": "text",
         "horizon": "integer",
         "selective": "value",
+        "labelled": "text",
         "review_rows": "integer",
         "run_length": "integer",
         "since": "text",

@@ -45,6 +45,7 @@ _COMMANDS = {
     "frontier": "fairkit_cli.commands.frontier:frontier",
     "init": "fairkit_cli.commands.init:init",
     "mitigate": "fairkit_cli.commands.mitigate:mitigate",
+    "parity": "fairkit_cli.commands.parity:parity",
     "plan": "fairkit_cli.commands.plan:plan",
     "certify": "fairkit_cli.commands.certify:certify",
     "packs": "fairkit_cli.commands.packs:app",

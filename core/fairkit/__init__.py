@@ -23,6 +23,7 @@ Ask
 Measure
     audit        what is unequal, how sure are we, does it keep a policy
     compare      paired differences of models on the same rows
+    parity       does a file decide as the model did, row by row
     plan         how many rows decide a policy, or what an audit of this size can see
     scorer       a metric for scikit-learn's cross-validation and searches
     Watch        a model's decisions over time, with statements that hold at every look
@@ -102,7 +103,9 @@ _PUBLIC = {
     "load_data": "fairkit.data.loading",
     "mitigate": "fairkit_repair.mitigation.run",
     "mitigator": "fairkit_repair.sklearn.estimators",
+    "Parity": "fairkit_comparing.parity",
     "parameter": "fairkit.parameters.declare",
+    "parity": "fairkit_comparing.parity",
     "repair": "fairkit_repair.repairing.run",
     "scorer": "fairkit_repair.sklearn.scorers",
     "to_onnx": "fairkit_repair.sklearn.pipelines",

@@ -35,6 +35,8 @@ from fairkit.statistics import Rows as Rows
 from fairkit_alternatives.laws import Law as Law
 from fairkit_alternatives.record import Alternatives as Alternatives
 from fairkit_alternatives.search import alternatives as alternatives
+from fairkit_comparing.parity import Parity as Parity
+from fairkit_comparing.parity import parity as parity
 from fairkit_comparing.run import compare as compare
 from fairkit_guide.advice import Advice as Advice
 from fairkit_guide.advice import advise as advise

@@ -223,11 +223,7 @@ class ComparesTables(Protocol):
     ) -> list[Change]:
         """Return the changes between two tables.
 
-        Parameters
-        ----------
-        totals
-            What `Auditor.measure` added up, by table (the earlier first) and model (one, or each table's own).
-        contexts
-            In the same order; `begin` was called with each.
+        `totals`: what `Auditor.measure` added up, by table (the earlier first) and model (one, or each table's own);
+        `contexts`: in the same order; `begin` was called with each.
         """
         ...

@@ -79,12 +79,7 @@ class EvidenceChart(ABC):
     def picture(self, value: Any, *, narrow: bool) -> Mapping[str, Any] | None:
         """Return a Vega-Lite specification with its data in it; None where the table is enough.
 
-        Parameters
-        ----------
-        value
-            As for `table`.
-        narrow
-            Whether it is for a phone.
+        `value`: as for `table`; `narrow`: whether it is for a phone.
         """
         return None
 

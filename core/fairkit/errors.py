@@ -68,19 +68,9 @@ class MissingExtraError(PluginError):
 def did_you_mean(name: str, choices: Iterable[str], *, what: str = "") -> str:
     """Say which of the choices is near the name, else list them.
 
-    Parameters
-    ----------
-    name
-        What the user wrote.
-    choices
-        What would have been understood.
-    what
-        Plural noun for the list, such as ``"columns"``.
-
-    Returns
-    -------
-    str
-        A sentence that ends a message: ``"Did you mean 'sex'?"`` or ``"The columns are: age, sex."``.
+    `name`: what the user wrote; `choices`: what would have been understood; `what`: plural noun for the list, such as
+    ``"columns"``; returns a sentence that ends a message: ``"Did you mean 'sex'?"`` or ``"The columns are: age,
+    sex."``.
     """
     candidates = sorted(set(choices))
     if what == "columns" and len(candidates) == 1:  # the first line of a file that is no table, and may be a secret

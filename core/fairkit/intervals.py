@@ -157,16 +157,8 @@ NOISE = 1e-12
 def spread_difference(values: Array, limits: Limits, confidence: float, correlation: Array | None = None) -> Spread:
     """Estimate max - min of group values, with the interval of the module's derivation.
 
-    Parameters
-    ----------
-    values
-        Shape [G], finite.
-    limits
-        Gives the groups' lower and upper limits, each [G], for a normal quantile.
-    confidence
-        In (0, 1).
-    correlation
-        Of the values, shape [G, G]; None: independent.
+    `values`: shape [G], finite; `limits`: gives the groups' lower and upper limits, each [G], for a normal quantile;
+    `confidence`: in (0, 1); `correlation`: of the values, shape [G, G]; None: independent.
     """
     if len(values) < 2:
         return Spread(math.nan, math.nan, math.nan)
@@ -239,14 +231,9 @@ def difference_limits(
 
     Estimates that are correlated take off twice the product of their distances (Zou 2007, eq. 4).
 
-    Parameters
-    ----------
-    values, limits, z
-        As for `spread_difference`; a normal quantile.
-    a, b
-        Places of the groups that are compared, shape [P]; values may be those of many draws, [D, G].
-    correlation
-        Of the values, shape [G, G]; None: independent.
+    `values`, `limits`, `z`: as for `spread_difference`; a normal quantile; `a`, `b`: places of the groups that are
+    compared, shape [P]; values may be those of many draws, [D, G]; `correlation`: of the values, shape [G, G]; None:
+    independent.
     """
     low, high = limits(z)
     p, q = values[..., a], values[..., b]

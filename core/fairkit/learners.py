@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from fairkit.errors import ParameterError, did_you_mean
+from fairkit.support.calls import named_class
 from fairkit.support.faces import imported
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _BUILT_IN = {
     "forest": "fairkit_repair.learners.classic:Forest",
     "mlp": "fairkit_repair.learners.classic:MLP",
 }
-_FIT = "fairkit_repair.learners.fit:fit_learner"
+_FIT, _AROUND = "fairkit_repair.learners.fit:fit_learner", "fairkit_repair.learners.classic:around"
 LEARNERS = tuple(_BUILT_IN)
 """The built-in learners' names. ``logistic`` is for classes, ``linear`` for regression, the others for all tasks."""
 INSTALLED = "*"
@@ -141,6 +142,34 @@ class Learner(ABC):
         """
 
 
+class EstimatorName(str):
+    """The name of a learner that is an estimator of scikit-learn's kind, and the estimator, which is never fitted."""
+
+    estimator: Any
+
+    def __new__(cls, estimator: Any) -> EstimatorName:
+        """Name an estimator by its class."""
+        named = super().__new__(cls, type(estimator).__name__)
+        named.estimator = estimator
+        return named
+
+    def __reduce__(self) -> Any:
+        return EstimatorName, (self.estimator,)
+
+
+def as_learner(learner: Any) -> str | None:
+    """Return what was given as a learner as a name, that of an estimator too."""
+    if learner is None or isinstance(learner, str):
+        return learner
+    if isinstance(learner, type) or not (hasattr(learner, "fit") and hasattr(learner, "predict")):
+        call = f"; of a class an instance, {learner.__name__}()" if isinstance(learner, type) else ""
+        raise ParameterError(
+            f"`learner` is {named_class(learner)}, and takes a name ({', '.join(LEARNERS)}, or a plugin's) or an "
+            f"estimator of scikit-learn's kind{call}"
+        )
+    return EstimatorName(learner)
+
+
 LearnerSource = Callable[[], Iterable[type[Learner]]]
 _sources: list[LearnerSource] = []
 
@@ -163,8 +192,10 @@ def find_learner(name: str, task: Task | None = None) -> type[Learner]:
     ParameterError
         There is none, several plugins bring one of that name, or it is for other tasks.
     """
-    if name in _BUILT_IN:
-        learner: type[Learner] = imported(_BUILT_IN[name])
+    if isinstance(name, EstimatorName):
+        learner: type[Learner] = imported(_AROUND)(name.estimator)
+    elif name in _BUILT_IN:
+        learner = imported(_BUILT_IN[name])
     else:
         offered = plugin_learners()
         matches = [each for each in offered if each.name == name]

@@ -195,7 +195,8 @@ class Mitigator(ABC):
         if chosen in named:
             return chosen
         if INSTALLED in self.learners and chosen not in LEARNERS:
-            return find_learner(chosen).name
+            find_learner(chosen)
+            return chosen
         hint = did_you_mean(chosen, named, what="learners")
         raise ParameterError(f"{self.name} cannot use the learner {chosen!r}. {hint}")
 
@@ -226,22 +227,8 @@ class TrainsTogether(Protocol):
 
         Must return models equivalent to those of `fit`, the same ones for the same methods in the same order.
 
-        Parameters
-        ----------
-        methods
-            Of this class.
-        table, run, validation, model
-            As for `Mitigator.fit`.
-
-        Returns
-        -------
-        sequence of FittedModel
-            One for each method, in their order.
-
-        Raises
-        ------
-        FairkitError
-            One of them cannot be learned: they are then learned one by one.
+        `methods`: of this class; `table`, `run`, `validation`, `model`: as for `Mitigator.fit`; returns one for each
+        method, in their order.
         """
         ...
 

@@ -11,14 +11,9 @@ class Progress(Protocol):
     def __call__(self, doing: str, done: int, total: int, **values: float) -> None:
         """Say how far the work is.
 
-        Parameters
-        ----------
-        doing
-            What is being done, such as ``"scoring rows"``: the same words for the same bar.
-        done, total
-            How much is done, and how much there is; 0 where that is not known.
-        **values
-            Numbers to show, such as ``loss=0.31``.
+        `doing`: what is being done, such as ``"scoring rows"``: the same words for the same bar; `done`, `total`: how
+        much is done, and how much there is; 0 where that is not known; `**values`: numbers to show, such as
+        ``loss=0.31``.
         """
 
 

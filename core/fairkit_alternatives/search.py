@@ -25,20 +25,21 @@ from fairkit.fitted import Run
 from fairkit.objective import Objective
 from fairkit.progress import Progress, no_progress
 from fairkit.settings import ModelOptions, at_threshold
+from fairkit.support.calls import checked
 from fairkit.support.files import write_atomic
 from fairkit_alternatives.counts import PairedCounts
 from fairkit_alternatives.laws import Law, independent_weights, sensitive_columns
 from fairkit_alternatives.record import Alternatives, close_draws, entry_of
-from fairkit_alternatives.statements import Aim, Disagreement, disparity, pick
+from fairkit_alternatives.statements import Aim, Disagreement, denominators, disparity, pick, resolution
 from fairkit_onnx.model import OnnxModel
 from fairkit_onnx.write.base import BaseModel
 from fairkit_onnx.write.export import TabularModel, export_bytes
 from fairkit_repair.common_threshold import common_threshold
 from fairkit_repair.learners.fit import check_target, encoder_for, fit_estimator
 from fairkit_repair.mitigation.choose import find_mitigator, loaded_base
+from fairkit_repair.mitigation.leaks import check_leak
 from fairkit_repair.mitigation.learned import fit_files
 from fairkit_repair.mitigation.split import split_dataset
-from fairkit_repair.repairing.leaks import check_leak
 from fairkit_repair.repairing.looks import identity_of, record_look
 from fairkit_repair.scored_rows import ScoredRows
 
@@ -92,6 +93,7 @@ class Drawn:
     error: str = ""
 
 
+@checked
 def alternatives(
     model: Any,
     data: Dataset,
@@ -205,6 +207,20 @@ def alternatives(
     tried = _others(setup, base, plugins_tried, candidates or {}, aim, blind=blind)
     result = _result(about | {"look": look.number}, declared, draws, tried, setup)
     return _with_model(result, draws, tried, setup, aim)
+
+
+def planned(test: Dataset, aim: Aim, column: str = "", laws: int = 1, apart: float = 0.04) -> tuple[int, float]:
+    """Return how many draws of each law are needed, and the smallest reduction that .7 of the test rows tell.
+
+    `apart` is the share of rows that an alternative decides otherwise: .01 to .06 among trainings of one learner.
+    """
+    as_dataset(test).learn()
+    split = _split_of(test, column)
+    table = _table(test, split)
+    groups = len(table.groups[split].names)
+    nobody = np.zeros(len(table), dtype=bool)
+    cells = PairedCounts.of_rows(table.groups[split].codes, table.target, nobody, [], groups).base
+    return aim.draws(laws), resolution((1 - SELECTION) * denominators(cells, aim.metric), apart)
 
 
 def recheck(

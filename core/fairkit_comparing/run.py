@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,9 @@ from fairkit.errors import ModelError, ParameterError
 from fairkit.models.ranking import bound
 from fairkit.progress import Progress, no_progress
 from fairkit.results.comparisons import Comparison
+from fairkit.results.rules import rules_of
 from fairkit.settings import AuditSettings, ModelOptions, at_threshold
+from fairkit.support.calls import checked
 from fairkit.support.timings import phase
 from fairkit_comparing.changes import changes
 from fairkit_comparing.collect import AllPairs, Pairing
@@ -30,9 +32,10 @@ if TYPE_CHECKING:
     from fairkit.metrics import Metric
     from fairkit.models.scorer import Scorer
     from fairkit.results.comparisons import Change
-    from fairkit.results.rules import Rule, RuleResult
+    from fairkit.results.rules import Policy, RuleResult
 
 
+@checked
 def compare(
     models: Sequence[Any],
     data: Dataset | Any,
@@ -41,7 +44,9 @@ def compare(
     sensitive_features: Any = None,
     sample_weight: Any = None,
     favorable: Any = None,
-    policy: Sequence[Rule] = (),
+    policy: Policy = (),
+    max: Mapping[str, float] | None = None,
+    min: Mapping[str, float] | None = None,
     confidence: float = 0.95,
     seed: int = 0,
     options: ModelOptions | Sequence[ModelOptions] | None = None,
@@ -64,6 +69,8 @@ def compare(
         What stands beside X, as scikit-learn has it: see `fairkit.load_data`.
     policy
         Rules, which every model is judged by on these rows; ``verdict`` is the worst on a model beside the first.
+    max, min
+        More rules: limits by name, ``max={"demographic_parity_difference:sex": 0.1}``.
     confidence
         Of every interval, in (0, 1).
     seed
@@ -107,8 +114,8 @@ def compare(
         at_threshold(one, cut) or ModelOptions()
         for one, cut in zip(_each(options, models), _each(threshold, models), strict=True)
     ]
-    settings = AuditSettings(policy=tuple(policy), confidence=confidence, seed=seed)
-    judges = LoadedAuditors.of(settings) if policy else None
+    settings = AuditSettings(policy=rules_of(policy, max, min), confidence=confidence, seed=seed)
+    judges = LoadedAuditors.of(settings) if settings.policy else None
     if judges is not None:
         judges.check(data)
     with opened(engine, scheduler) as running:
@@ -206,6 +213,12 @@ def _notes(scorers: Sequence[Scorer], data: Dataset) -> tuple[str, ...]:
         notes.append("Two of the models are the same file.")
     if data.roles.label is None:
         notes.append("There is no label, so nothing that compares with outcomes was compared.")
+    profile, design = data.profile, data.roles.labelled
+    if profile.unlabelled:
+        told = f"the {profile.rows - profile.unlabelled:,} of {profile.rows:,} rows with an outcome"
+        drawn = design is not None and design.kind != "selective"
+        how = ", by what each stands for" if drawn else " alone: nothing tells how the others would change them"
+        notes.append(f"Changes that need outcomes are of {told}{how}; the others are of all rows.")
     return tuple(dict.fromkeys(notes))
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import DataError, ParameterError, PolicyError
+from fairkit.support.calls import checked
 from fairkit.support.records import record_of
 
 if TYPE_CHECKING:
@@ -193,6 +194,7 @@ class Advice:
         return [*lines, (0, f"Not seen: {self.misses}"), (0, f"Sources: {', '.join(self.sources)}")]
 
 
+@checked
 def advise(
     data: Any,
     *,

@@ -46,6 +46,11 @@ FIELDS: Mapping[str, frozenset[str]] = {
     }.items()
 }
 """By message of the ONNX protobuf, the fields that a plain file may have; a field that is not here breaks a rule."""
+_FLAGS = (
+    "allowzero", "exclusive", "fmod", "keepdims", "largest", "noop_with_empty_axes", "reverse", "select_last_index",
+    "sorted", "spatial", "training_mode", "transA", "transB", "zeros",
+)  # fmt: skip
+"""Attributes that are 0 or 1: of others one reader says that they are not 0, another that they are not 1."""
 OPSETS: Mapping[str, range] = {"": range(8, 24), "ai.onnx.ml": range(1, 6)}
 IR_VERSIONS = range(3, 13)
 _KINDS = {1: "f", 2: "i", 3: "s", 4: "t", 6: "floats", 7: "ints", 8: "strings"}
@@ -149,6 +154,7 @@ def check_file(content: bytes, folder: Path | None = None) -> tuple[onnx.ModelPr
     require(proto.ir_version in IR_VERSIONS, f"its format has version {proto.ir_version}, which is not tested")
     versions = {entry.domain: entry.version for entry in proto.opset_import}
     require(all(versions[one.domain] == one.version for one in proto.opset_import), "a domain has two versions")
+    require("ai.onnx" not in versions, "it names the standard operators' domain by its other name")
     keys = [entry.key for entry in proto.metadata_props]
     require(len(set(keys)) == len(keys) and "ort_config" not in keys, "its metadata could set up the runtime")
     names = [one.name for one in proto.graph.input] + [one.name for one in proto.graph.initializer]
@@ -183,6 +189,9 @@ def _check_fields(message: Any) -> None:
         if entry.message_type is not None:
             for inner in (value,) if hasattr(value, "DESCRIPTOR") else value:
                 _check_fields(inner)
+        elif entry.type == entry.TYPE_STRING:
+            texts = [value] if isinstance(value, str | bytes) else value
+            require(all(isinstance(one, str) for one in texts), f"{message.DESCRIPTOR.name}.{entry.name} is no text")
 
 
 def _check_node(node: onnx.NodeProto, versions: Mapping[str, int]) -> None:
@@ -193,11 +202,17 @@ def _check_node(node: onnx.NodeProto, versions: Mapping[str, int]) -> None:
     require((node.domain, node.op_type) in RULES, f"{operator} is not one that common exporters write for tables")
     version = versions.get(node.domain, 0)
     require(version in OPSETS[node.domain], f"{operator} has version {version}, which is not tested")
-    declared = defs.get_schema(node.op_type, version, node.domain).attributes
+    try:
+        declared = defs.get_schema(node.op_type, version, node.domain).attributes
+    except defs.SchemaError:
+        raise NotShownError(f"{operator} is not there in version {version}") from None
     require(len({one.name for one in node.attribute}) == len(node.attribute), f"{operator} has an attribute twice")
     for one in node.attribute:
         fits = one.name in declared and int(declared[one.name].type) == one.type  # type: ignore[call-overload]
         require(fits, f"{operator} has the attribute {one.name!r}, which its schema does not declare so")
+        require(
+            one.name not in _FLAGS or one.i in (0, 1), f"{operator} has {one.name}={one.i}, which is neither 0 nor 1"
+        )
         others = {entry.name for entry, _ in one.ListFields()} - {"name", "type", "doc_string"}
         empty = not others and one.type in (6, 7, 8)  # an empty list
         require(others == {_KINDS.get(one.type)} or empty, f"the attribute {one.name!r} has not just one value")

@@ -134,17 +134,8 @@ def apply(call: Call) -> list[Dims]:
 def lengths(proto: onnx.ModelProto, widths: Mapping[str, Sequence[int]]) -> dict[str, Tensor]:
     """Return the lengths of every tensor of a plain file, all row-wise.
 
-    Parameters
-    ----------
-    proto
-        The plain file's message (`check_file`).
-    widths
-        By input, the lengths of its axes after the first, where the file leaves them open.
-
-    Raises
-    ------
-    NotShownError
-        Where rows may meet.
+    `proto`: the plain file's message (`check_file`); `widths`: by input, the lengths of its axes after the first, where
+    the file leaves them open.
     """
     from onnx import helper
 
@@ -161,12 +152,13 @@ def lengths(proto: onnx.ModelProto, widths: Mapping[str, Sequence[int]]) -> dict
             require(all(not name or name in known for name in node.input), "an input is not made before it")
             call = Call(node, versions[node.domain], [known[name] if name else None for name in node.input], given)
             found = apply(call)
-        except NotShownError as stop:
+        except (NotShownError, ArithmeticError, LookupError, TypeError, ValueError) as stop:
             raise NotShownError(f"at {node.op_type} {node.name or node.output[0]!r}: {stop}") from None
         maps = node.op_type == "ZipMap" or any(one is not None and one.maps for one in call.inputs)
         proto_of = known[node.input[0]].proto if node.op_type == "Identity" else None
         known |= {name: Tensor(dims, proto_of, maps) for name, dims in zip(node.output, found, strict=False) if name}
     _check_declared(proto, known)
+    _check_inferred(proto, known)
     return known
 
 
@@ -213,8 +205,32 @@ def _check_declared(proto: onnx.ModelProto, known: Mapping[str, Tensor]) -> None
                 require(one.dim_value == dim or (dim is None and one.dim_value > 0), where)
             elif one.dim_param:
                 require(symbols.setdefault(one.dim_param, dim) == dim, where)
+    if all(not entry.type.tensor_type.shape.dim[0].HasField("dim_value") for entry in proto.graph.input):
+        for entry in proto.graph.value_info:
+            rows, dims = known[entry.name].axis, entry.type.tensor_type.shape.dim
+            fixed = rows is not None and rows < len(dims) and dims[rows].HasField("dim_value")
+            require(not fixed, f"the declared shape of {entry.name!r} has a number of rows, and the inputs have none")
     for output in proto.graph.output:
         require(known[output.name].dims[:1] == (None,), f"the output {output.name!r} does not have rows first")
+
+
+def _check_inferred(proto: onnx.ModelProto, known: Mapping[str, Tensor]) -> None:
+    """Refuse lengths that onnx's own inference, a second reader, finds to be others."""
+    from onnx import ModelProto, shape_inference
+
+    opened = ModelProto()
+    opened.CopyFrom(proto)
+    del opened.graph.value_info[:]
+    for entry in opened.graph.input:
+        entry.type.tensor_type.shape.dim[0].dim_param = "fairkit: rows"
+    for entry in shape_inference.infer_shapes(opened).graph.value_info:
+        shape, tensor = entry.type.tensor_type.shape, known[entry.name]
+        if entry.type.tensor_type.HasField("shape") and not tensor.maps:
+            same = len(shape.dim) == len(tensor.dims) and all(
+                not one.HasField("dim_value") or one.dim_value == dim
+                for one, dim in zip(shape.dim, tensor.dims, strict=True)
+            )
+            require(same, f"{entry.name!r} has other lengths for onnx than for the rules here")
 
 
 # --- rules: from the lengths of what an operator is given to those of what it makes -----------------------------------
@@ -241,6 +257,12 @@ def _as_first(call: Call) -> list[Dims]:
     rest = [one for one in call.inputs if one is not None]
     if broadcast(*rest) != call.data().dims:
         raise NotShownError("rows meet other lengths")
+    return [call.data().dims]
+
+
+def _clip(call: Call) -> list[Dims]:
+    if any(call.has(place) and call.data(place).dims not in ((), (1,)) for place in (1, 2)):
+        raise NotShownError("its limits are not one number each")
     return [call.data().dims]
 
 
@@ -454,6 +476,7 @@ def _linear_regressor(call: Call) -> list[Dims]:
 def _svm_classifier(call: Call) -> list[Dims]:
     width, classes = call.table(), _labels(call)
     pairs, supports = classes * (classes - 1) // 2, int(call.array("vectors_per_class").sum())
+    _size(bool((call.array("vectors_per_class") >= 0).all()))
     _size(len(call.array("vectors_per_class")) == classes and len(call.array("support_vectors")) == supports * width)
     _size(len(call.array("coefficients")) == supports * (classes - 1) and len(call.array("rho")) == pairs)
     chances = len(call.array("prob_a"))
@@ -514,6 +537,11 @@ def _tree_ensemble(call: Call) -> list[Dims]:
     require(bool(leaves.min() >= 0 and leaves.max() < targets), "a leaf is for an output that there is not")
     require(bool(roots.min() >= 0 and roots.max() < len(features)), "a tree begins at a node that is not there")
     _size(all(len(call.array(name)) == len(features) for name in ("nodes_modes", "nodes_splits")))
+    _size(
+        all(
+            len(call.array(f"nodes_{name}")) in (0, len(features)) for name in ("hitrates", "missing_value_tracks_true")
+        )
+    )
     for side in ("true", "false"):
         places, ends = call.array(f"nodes_{side}nodeids"), call.array(f"nodes_{side}leafs")
         _size(len(places) == len(ends) == len(features) and bool(np.isin(ends, (0, 1)).all()))
@@ -585,7 +613,8 @@ _REDUCTIONS = (
 _DEFAULT: Mapping[str, Rule] = {
     **dict.fromkeys(_BROADCAST.split(), _each),
     **dict.fromkeys(_REDUCTIONS.split(), _reduce),
-    **dict.fromkeys(("Clip", "PRelu"), _as_first),
+    "Clip": _clip,
+    "PRelu": _as_first,
     **dict.fromkeys(("ArgMax", "ArgMin"), _arg),
     **dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax"), _softmax),
     "BatchNormalization": _batch_norm,

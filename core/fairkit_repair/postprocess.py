@@ -41,14 +41,8 @@ if TYPE_CHECKING:
 class Solution:
     """What a method learned.
 
-    Attributes
-    ----------
-    pieces, odds
-        See `fairkit_onnx.write.rules.GroupRule`: K + 1 rows, the last for the pooled population.
-    details
-        What happened, as plain JSON values.
-    notes
-        Sentences that the user must read.
+    `pieces`, `odds`: see `fairkit_onnx.write.rules.GroupRule`: K + 1 rows, the last for the pooled population;
+    `details`: what happened, as plain JSON values; `notes`: sentences that the user must read.
     """
 
     pieces: tuple[tuple[Piece, ...], ...]
@@ -155,14 +149,8 @@ class PostProcessor(Mitigator):
     def solve(self, rows: ScoredRows, validation: ScoredRows | None, run: Run) -> Solution:
         """Learn the rule.
 
-        Parameters
-        ----------
-        rows
-            To learn from; every group has at least `min_group` rows.
-        validation
-            To choose by; None: split some off where needed.
-        run
-            Seed and progress.
+        `rows`: to learn from; every group has at least `min_group` rows; `validation`: to choose by; None: split some
+        off where needed; `run`: seed and progress.
         """
 
     def fit(
@@ -195,14 +183,8 @@ class PostProcessor(Mitigator):
     def fit_scores(self, scores: NDArray[np.float64], table: Table, run: Run, model: OnnxModel) -> RuleModel:
         """Learn the rule from given scores of the rows, such as out-of-fold ones, and put it on a model.
 
-        Parameters
-        ----------
-        scores
-            Probabilities of the favorable label, shape [n], in [0, 1].
-        table, run
-            The rows, the seed and progress.
-        model
-            Whose scores the rule will decide by.
+        `scores`: probabilities of the favorable label, shape [n], in [0, 1]; `table`, `run`: the rows, the seed and
+        progress; `model`: whose scores the rule will decide by.
         """
         from fairkit_onnx.write.base import BaseModel
 

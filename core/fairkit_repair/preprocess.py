@@ -33,16 +33,9 @@ class PreParameters:
 class Prepared:
     """What the learner is trained on.
 
-    Attributes
-    ----------
-    table
-        The rows, with the labels and weights that the method wants.
-    encoder
-        How raw columns become numbers, at prediction too; None for what suits the learner.
-    details
-        What happened, as plain JSON values.
-    notes
-        Sentences that the user must read.
+    `table`: the rows, with the labels and weights that the method wants; `encoder`: how raw columns become numbers, at
+    prediction too; None for what suits the learner; `details`: what happened, as plain JSON values; `notes`: sentences
+    that the user must read.
     """
 
     table: Table
@@ -86,13 +79,7 @@ class PreProcessor(Mitigator):
 
     @abstractmethod
     def prepare(self, table: Table, run: Run) -> Prepared:
-        """Return the learner's training rows.
-
-        Raises
-        ------
-        FairkitError
-            The rows cannot be used by this method; the message says why.
-        """
+        """Return the learner's training rows."""
 
     def fit(self, table: Table, run: Run, **_: object) -> FittedModel:
         """Prepare the rows, and train the learner on them."""

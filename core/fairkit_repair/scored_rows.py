@@ -53,26 +53,12 @@ def _bounds(table: Table, objective: Objective, margin: float) -> Iterator[RowBo
 class ScoredRows:
     """Scores with groups and outcomes: all that a rule is learned from.
 
-    Attributes
-    ----------
-    scores
-        The base model's probability of the favorable label, shape [n], in [0, 1].
-    codes
-        Each row's group, shape [n]; K for rows whose group has no rule of its own.
-    names
-        The K groups.
-    favorable
-        1 where the outcome was the favorable label, else 0, shape [n].
-    weights
-        Shape [n], nonnegative; None where all rows count the same.
-    cells
-        For each group the numbers of its cells, one per sensitive column; empty where that is not known.
-    gain
-        What accepting each row brings, shape [n]; None: 1 where the outcome is favorable, else -1.
-    rate
-        The share of all rows to accept; None where any may be.
-    bounds
-        Rules on rates.
+    `scores`: the base model's probability of the favorable label, shape [n], in [0, 1]; `codes`: each row's group,
+    shape [n]; K for rows whose group has no rule of its own; `names`: the K groups; `favorable`: 1 where the outcome
+    was the favorable label, else 0, shape [n]; `weights`: shape [n], nonnegative; None where all rows count the same;
+    `cells`: for each group the numbers of its cells, one per sensitive column; empty where that is not known; `gain`:
+    what accepting each row brings, shape [n]; None: 1 where the outcome is favorable, else -1; `rate`: the share of all
+    rows to accept; None where any may be; `bounds`: rules on rates.
     """
 
     scores: NDArray[np.float64]
@@ -113,10 +99,7 @@ class ScoredRows:
     def folds(self, count: int, rng: np.random.Generator) -> list[tuple[Self, Self]]:
         """Split the rows at random into parts that hold a share of every group and outcome.
 
-        Returns
-        -------
-        list of (others, part)
-            For each of `count` parts, the rows outside it and the rows in it.
+        Returns for each of `count` parts, the rows outside it and the rows in it.
         """
         part = even_folds(2 * self.codes + (self.favorable > 0), count, rng)
         return [(self.take(part != place), self.take(part == place)) for place in range(count)]

@@ -86,7 +86,8 @@ def counted_part(source: Source) -> CountedPart | None:
     """
     part: Any = source.parts[0]
     part = getattr(part, "part", part)  # columns of lists are read place by place
-    counting = getattr(part, "counting", None) if len(source.parts) == 1 else None
+    read = getattr(part, "_taken", None) is not None  # for the length of its lists: the connection is closed
+    counting = None if read or len(source.parts) > 1 else getattr(part, "counting", None)
     if counting is not None:
         columns = part.received
     elif counting := counting_of(source.parts):

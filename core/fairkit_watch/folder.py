@@ -179,7 +179,9 @@ class OpenWatch:
         """All counts by day and group."""
         if self._data is None:
             splits = [split_name(text) for text in self.settings.sensitive]
-            self._data = daily(self.book.increments(), self.settings.groups, splits)
+            self._data = daily(
+                self.book.increments(), self.settings.groups, splits, drawn=self.settings.labelled is not None
+            )
         return self._data
 
     @property

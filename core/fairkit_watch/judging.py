@@ -13,7 +13,7 @@ from fairkit_watch import between
 from fairkit_watch.between import Between, Ends
 from fairkit_watch.questions import SELECTIVE, Question, among_accepted, needs_labels
 from fairkit_watch.sequences import BURN_IN_ROWS, deviance_limits, factor, lambda_grid, mean_limits, rate_limits
-from fairkit_watch.totals import point, rate_ends
+from fairkit_watch.totals import NOT_DRAWN, point, rate_ends
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 Verdict = Literal["pass", "fail", "undecided"]
 MANY_UNRESOLVED = 0.05
+FAR = 5.0
+"""So many standard errors, at any look, are no chance."""
+LEANING = "{metric} needs outcomes of decisions drawn at random; one decision's were looked up more often"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,11 +156,23 @@ class Judge:
         rates = [rate for rate in question.target.rates if needs_labels(rate) and not among_accepted(rate)]
         if not rates:
             return None
+        if NOT_DRAWN in parts and self._leaning(parts):
+            return LEANING.format(metric=question.rule.metric)
         closed, open_ = parts["c"].sum(axis=-2), parts["u"].sum(axis=-2)
         no_labels = closed[0] + closed[2] == 0 and open_[0] > 0
         if no_labels and closed[1] + closed[3] > 0:
             return SELECTIVE.format(metric=question.rule.metric)
         return None
+
+    @staticmethod
+    def _leaning(parts: Mapping[str, Array]) -> bool:
+        """Whether in some group outcomes were looked up for one decision clearly more often than for the other."""
+        known = parts["c"].reshape(*parts["c"].shape[:-1], 2, 2).sum(axis=-2)
+        rows = known + parts[NOT_DRAWN]
+        with np.errstate(all="ignore"):
+            share = known.sum(axis=-1) / rows.sum(axis=-1)
+            error = np.sqrt(share * (1 - share) * (1 / rows).sum(axis=-1))
+            return bool((np.abs(np.diff(known / rows, axis=-1)[..., 0]) > FAR * error).any())
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,7 @@ class WatchSettings:
     confidence: float = 0.95  # of all verdicts together, at all times; of all bands of groups, too
     horizon: int = 0
     selective: bool = False  # whether outcomes exist for favorable decisions only
+    labelled: str | None = None  # `random`: outcomes are looked up for decisions drawn at random, the others count not
     review_rows: int = 100_000
     run_length: int = 1_000  # batches (days) between false alarms of recent change, on average, all rules together
     since: str | None = None  # the first day; None: that of the first decisions
@@ -76,6 +77,11 @@ class WatchSettings:
                 raise ParameterError(f"{name.replace('_', ' ')} {value} is too small; give at least {least}")
         if self.since is not None:
             read_day(self.since)
+        if self.labelled not in (None, "random") or (self.labelled and self.selective):
+            raise ParameterError(
+                f"labelled is 'random', where outcomes are looked up for decisions drawn at random, not "
+                f"{self.labelled!r}; `selective` says that nobody drew them"
+            )
         if self.missing not in ("drop", "group"):
             raise ParameterError(f"missing is 'drop' or 'group', not {self.missing!r}")
         if not self.rules and not self.sensitive:
@@ -88,7 +94,7 @@ class WatchSettings:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return record_of(self)
+        return record_of(self, without=() if self.labelled else ("labelled",))
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:

@@ -15,6 +15,7 @@ from fairkit_watch.judging import MANY_UNRESOLVED, Judge, Path, reason, unresolv
 from fairkit_watch.questions import needs_labels
 from fairkit_watch.results import GroupLook, RuleLook
 from fairkit_watch.settings import WINDOWS_A_YEAR
+from fairkit_watch.totals import NOT_DRAWN
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -178,6 +179,12 @@ def notes_of(judge: Judge, odd: Mapping[str, int], data: Daily) -> tuple[str, ..
                 f"{question.name} and {other} are one number under two names; they share one part of the error "
                 "probability"
             )
+    if NOT_DRAWN in data.splits[""].parts:
+        drawn, others = (float(data.splits[""].parts[key].sum()) for key in ("c", NOT_DRAWN))
+        notes.append(
+            f"outcomes of {drawn:,.0f} of {drawn + others:,.0f} decisions are known, drawn at random by whoever looked "
+            "them up: numbers that need an outcome are of these"
+        )
     if judge.settings.columns.weights is not None:
         notes.append("decisions have weights: all intervals are asymptotic, and begin at 100 effective decisions")
     if odd.get("clock"):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 PARTS: Mapping[str, int] = {"d": 2, "c": 4, "u": 2, "m": 5, "dd": 2, "cc": 4, "uu": 2}
+NOT_DRAWN = "n"
 """What a record holds for a day and group, and how many numbers: decisions (no, yes), closed cells (outcome 0 no,
 0 yes,
 1 no, 1 yes), unresolved (no, yes), moments of the score (Σw, Σw², Σwx, Σw²x, Σw²x²); under weights their squares'
@@ -64,8 +65,10 @@ class Daily:
         return np.asarray(self.splits[POOLED].parts["d"].sum(axis=(1, 2)))
 
 
-def daily(records: Iterable[Increments], declared: Mapping[str, Sequence[str]], splits: Sequence[str]) -> Daily:
-    """Add increments up, in any order."""
+def daily(
+    records: Iterable[Increments], declared: Mapping[str, Sequence[str]], splits: Sequence[str], *, drawn: bool = False
+) -> Daily:
+    """Add increments up, in any order; where labels are `drawn`, unresolved decisions are those that were not."""
     summed = add_up(records)
     days = tuple(sorted(summed))
     by_split = {}
@@ -77,6 +80,8 @@ def daily(records: Iterable[Increments], declared: Mapping[str, Sequence[str]], 
             for group, held in summed[day].get(split, {}).items():
                 for key, numbers in held.items():
                     parts[key][t, place[group]] = numbers
+        if drawn:
+            parts |= {NOT_DRAWN: parts["u"], "u": 0 * parts["u"], "uu": 0 * parts["uu"]}
         by_split[split] = Split(groups, declared_groups, parts)
     return Daily(days, by_split)
 

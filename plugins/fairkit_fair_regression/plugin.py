@@ -74,7 +74,7 @@ class FairRegression(Mitigator):
 
     def _base(self, run: Run) -> Any:
         """Return the learner: a name, or an estimator with fit and predict."""
-        given: Any = run.learner
+        given: Any = getattr(run.learner, "estimator", run.learner)
         if self.estimator is not None and given is not None:
             raise ParameterError("fair-regression: give a learner or an estimator, not both")
         estimator = self.estimator if self.estimator is not None else given

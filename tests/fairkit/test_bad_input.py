@@ -403,8 +403,9 @@ def test_data_without_roles_says_how_to_load_it(data: Any) -> None:
 def test_reports_and_findings_print_as_lines() -> None:
     report = fairkit.audit(_graph(), _data())
     lines = str(report).splitlines()
-    assert len(lines) == 1 + len(report.findings)
-    assert f"{N} rows" in lines[0]
+    assert len(lines) == 2 + len(report.findings)
+    assert lines[0].startswith("The largest disparity: ")
+    assert f"{N} rows" in lines[1]
     found = report.find("accuracy_difference", "sex")
     low, high = found.interval or (0.0, 0.0)
     assert str(found) == f"accuracy_difference of sex: {found.value:.4g} [{low:.4g}, {high:.4g}]"

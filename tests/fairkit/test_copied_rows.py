@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import fairkit
 from fairkit.data.clusters import words_of
-from fairkit.data.duplicates import DIVISORS, Repeats, RowCopies, copied_rows, mixed, most_divisible
+from fairkit.data.duplicates import DIVISORS, MOST_DIVISIBLE, Repeats, RowCopies, copied_rows, mixed
 
 
 def occurrences(rows):
@@ -24,8 +26,8 @@ def test_no_distribution_has_more_counts_that_a_number_divides(divisor):
 
     for rate in np.random.default_rng(divisor).uniform(0.01, 3 * divisor, 300):
         counts = np.arange(divisor, 40 * divisor, divisor)
-        assert poisson.pmf(counts, rate).sum() / -np.expm1(-rate) <= most_divisible(divisor)
-    assert most_divisible(2) == pytest.approx(0.5, abs=0.01)
+        assert poisson.pmf(counts, rate).sum() / -np.expm1(-rate) <= MOST_DIVISIBLE[divisor]
+    assert MOST_DIVISIBLE[2] == pytest.approx(0.5, abs=0.01)
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -113,8 +115,14 @@ def test_a_verdict_that_depends_on_copies_is_inconclusive():
         audited(copied, limit, copies="all")
 
 
-def test_divisors_are_those_of_the_bound():
-    assert all(0 < most_divisible(one) <= 0.51 for one in DIVISORS)
+@pytest.mark.parametrize("divisor", [2, 3, 17, 64])
+def test_the_bounds_are_those_of_all_poisson_rates(divisor):
+    rates = np.exp(np.linspace(math.log(1e-3), math.log(4.0 * divisor + 40), 1_200))
+    counts = np.arange(1, int(rates[-1] + 12 * math.sqrt(rates[-1])) + 40)
+    logs = counts * np.log(rates)[:, None] - rates[:, None] - np.array([math.lgamma(k + 1) for k in counts])
+    largest = (np.exp(logs)[:, counts % divisor == 0].sum(axis=1) / -np.expm1(-rates)).max() * 1.001
+    assert 0 <= MOST_DIVISIBLE[divisor] - largest < 1.1e-5
+    assert [*MOST_DIVISIBLE] == [*DIVISORS]
 
 
 @pytest.mark.parametrize(("ids", "near"), [(20_000, 0.0), (300_000, 0.02)])

@@ -252,6 +252,7 @@ def test_ten_labels_give_no_verdict():
     assert "Fewer than 10 outcomes" in report.policy[0].reason
 
 
+@pytest.mark.long
 def test_labels_that_lean_give_no_verdict():
     _, decision, _, _, rng = people()
     p = np.where(decision > 0, 6.0, 1.0)
@@ -296,12 +297,13 @@ def test_labels_that_lean_to_an_outcome_are_covered_by_the_odds():
     assert covered[1.5] == 60
 
 
-def test_coverage_of_a_small_setting():
+@pytest.mark.parametrize("draws", [30, pytest.param(150, marks=pytest.mark.long)])
+def test_coverage_of_a_small_setting(draws):
     hits = {metric.name: 0 for metric in METRICS}
-    group, decision, outcome, score, rng = people(n=200_000)
+    group, decision, outcome, score, rng = people(n=50_000)
     cells = CONFUSION.collect(Rows(outcome=outcome, decision=decision), group, 2).first
-    for _ in range(150):
-        rows = rng.choice(200_000, 2_000, replace=False)
+    for _ in range(draws):
+        rows = rng.choice(50_000, 2_000, replace=False)
         known = np.zeros(2_000, dtype=bool)
         known[:200] = True
         g, d, y = group[rows], decision[rows], outcome[rows]
@@ -311,7 +313,7 @@ def test_coverage_of_a_small_setting():
             made = few_label_estimate(metric, totals, metric.estimate(sums, rng), even())
             spread = difference_between(made, 0.95)
             hits[metric.name] += spread.low <= np.ptp(metric.compute(cells)) <= spread.high
-    assert min(hits.values()) >= 150 * (0.94 - 2 * np.sqrt(0.94 * 0.06 / 150))
+    assert min(hits.values()) >= draws * (0.94 - 2 * np.sqrt(0.94 * 0.06 / draws))
 
 
 @pytest.mark.parametrize(

@@ -83,13 +83,15 @@ def test_two_models_are_compared_on_all_rows_where_no_label_is_needed():
 
     columns, full = people()
     columns["other"] = np.roll(columns["decision"], 7)
-    found = []
+    found, notes = [], []
     for label in (columns["y"], full):
         data = fairkit.load_data(columns | {"y": label}, label="y", favorable="good", sensitive=["sex"])
         models = [PredictedColumns(decision=name) for name in ("decision", "other")]
-        found.append(
-            {(one.metric, one.sensitive, one.group): one.difference for one in compare(models, data).changes[0]}
-        )
+        made = compare(models, data)
+        found.append({(one.metric, one.sensitive, one.group): one.difference for one in made.changes[0]})
+        notes.append(" ".join(made.notes))
+    assert f"of the {sum(v is not None for v in columns['y']):,} of 4,000 rows with an outcome alone" in notes[0]
+    assert "with an outcome" not in notes[1]
     key = ("selection_rate", None, None)
     assert found[0][key] == found[1][key]
     assert found[0]["accuracy", None, None] != found[1]["accuracy", None, None]

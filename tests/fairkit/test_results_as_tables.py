@@ -44,5 +44,5 @@ def test_everybody_with_arrow_takes_a_result(both):
 def test_repr_is_a_line(both):
     for one in both:
         assert "\n" not in repr(one)
-        assert len(repr(one)) < 200
+        assert len(repr(one)) < 300
     assert "findings" in repr(both[0])

@@ -428,7 +428,7 @@ def test_two_columns_of_weights_are_shares_or_refused(scale, message):
 def test_a_model_that_fairkit_trained_and_exported_is_read(loans, tmp_path):
     """Its file says a decision probability, which is 0 or 1 where nothing is drawn; a file that draws is refused."""
     data = fairkit.load_data(str(loans / "loans.csv"), **ROLES)
-    fairkit.mitigate("reweigh", data, test=data).save(tmp_path / "ours.onnx")
+    fairkit.mitigate("reweigh", data).save(tmp_path / "ours.onnx")
     found = audit(tmp_path / "ours.onnx", loans, boxes=50, people=20)
     first, second = sides(found[SCORE])
     assert first["sex"] != second["sex"]

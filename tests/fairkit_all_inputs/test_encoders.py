@@ -249,6 +249,55 @@ def test_a_column_of_which_only_the_tables_values_were_looked_at_decides_nothing
     assert (wider.interval, wider.inconclusive, wider.evidence["decided"]) == ((1.0, 1.0), None, True)
 
 
+def codes(name, keys, values, output, **default):
+    form = "keys_strings" if isinstance(keys[0], str) else "keys_int64s"
+    told = {form: keys, "values_floats": values, "default_float": 0.0, **default}
+    return helper.make_node("LabelEncoder", [name], [output], domain=ML, **told)
+
+
+HIDDEN = {
+    # what flips is a value that the table has not: encoders, threshold, the table's column, another value
+    "an exponential": ([node("Exp", ["x"], ["e"])], 9.0, [2.5, 2.8, 3.0], 0.0, "BRANCH_LEQ"),
+    "a power": ([node("Pow", ["x", "two"], ["e"])], 0.5, [-2.0, 1.5, 2.0], 0.0, "BRANCH_LEQ"),
+    "a code of a whole number that nobody has": (
+        [node("Cast", ["x"], ["i"], to=7), codes("i", [1, 3, 5], [0.0] * 3, "e", default_float=9.0)],
+        5.0, [1.0, 3.0, 5.0], 2.0, "BRANCH_GT"),
+    "a sine": ([node("Sin", ["x"], ["e"])], -0.5, [0.1, 1.5, 2.5, 7.5], 4.7, "BRANCH_LEQ"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("device", HIDDEN)
+def test_a_flip_between_the_tables_values_is_never_proved_away(tmp_path, device):
+    nodes, threshold, x, other, mode = HIDDEN[device]
+    path = built(tmp_path / "m.onnx", nodes, [constant("two", 2.0)], threshold=threshold, mode=mode)
+    assert not flips(path, x).any()
+    assert flips(path, [other]).all()
+    try:
+        found = audit(path, np.array(x * 4))
+    except FairkitError:
+        return  # refused by name
+    for metric in (FLIP, SCORE, CHANCE):
+        decided = found[metric].inconclusive is None and found[metric].evidence["decided"]
+        assert not decided or (metric == FLIP and found[FLIP].interval == (1.0, 1.0))
+
+
+def test_a_word_that_only_a_second_encoder_knows_is_looked_at(tmp_path):
+    nodes = [codes("x", ["a", "b"], [0.0, 0.0], "c"), codes("x", ["a", "zed"], [0.0, 9.0], "d"),
+             node("Max", ["c", "d"], ["e"])]  # fmt: skip
+    path = built(tmp_path / "m.onnx", nodes, threshold=5.0, mode="BRANCH_GT", kind="STRING")
+    assert audit(path, np.array(["a", "b"] * 8, dtype=object))[FLIP].interval == (1.0, 1.0)
+
+
+def test_nothing_is_said_of_all_inputs_of_a_file_that_two_readers_read_otherwise(tmp_path):
+    path = built(tmp_path / "m.onnx", [node("Abs", ["x"], ["e"])], threshold=0.5)
+    proto = onnx.load(path)
+    proto.opset_import.append(helper.make_opsetid("ai.onnx", 12))
+    onnx.save(proto, path)
+    for finding in audit(path, [1.0, 2.0, 3.0, 4.0]).values():
+        assert (finding.value, finding.interval) == (None, None)
+        assert "no plain file" in finding.inconclusive
+
+
 def test_the_domain_is_said_of_every_kind_of_column(tmp_path):
     path = built(tmp_path / "m.onnx", [node("Abs", ["x"], ["e"])], threshold=0.5)
     found = audit(path, [0.75, 2.0, 3.0, 1.0])

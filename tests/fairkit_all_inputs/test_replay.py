@@ -172,7 +172,7 @@ def test_a_certificate_of_another_version_is_refused_with_a_sentence(loans, monk
         trusted(loans / "boosted.onnx"), data, auditors=["all-inputs"], parameters={"all-inputs": told}
     )
     old = [f for f in found.findings if f.metric == SCORE]
-    assert old[0].evidence["version"] == 2
+    assert old[0].evidence["version"] == 3
     from dataclasses import replace
 
     without = [replace(f, evidence={k: v for k, v in f.evidence.items() if k != "version"}) for f in found.findings]

@@ -102,6 +102,7 @@ def test_approvals_are_kept_on_the_selection_rows(search):
     assert base > 0
 
 
+@pytest.mark.long
 def test_the_same_search_gives_the_same_evidence(search, bank, data):
     again = fairkit.alternatives(bank / "model.onnx", data[0], test=data[1], laws=[LAW], loss=0.02, jobs=2)
     assert json.dumps(again.to_dict()) == json.dumps(search.to_dict())
@@ -187,6 +188,7 @@ def test_n_is_declared_another_n_is_another_law():
     assert Law(name="x", draws=48).draw("1" * 64, 0).seed != seeds[0]
 
 
+@pytest.mark.long
 def test_draws_made_up_are_seen_when_some_are_trained_again(search, bank, data):
     rows = {"test": data[1], "share": 1.0}
     assert recheck(search, bank / "model.onnx", data[0], **rows) == (12, [])
@@ -218,6 +220,7 @@ def test_test_rows_that_trained_are_refused(bank, data):
         fairkit.alternatives(bank / "model.onnx", data[0], test=data[0], laws=[LAW], jobs=1)
 
 
+@pytest.mark.long
 def test_one_file_copied_often_is_no_evidence_about_draws(search, bank, data):
     copies = {f"copy {n}": search.model for n in range(20)}
     seen = fairkit.alternatives(
@@ -228,6 +231,7 @@ def test_one_file_copied_often_is_no_evidence_about_draws(search, bank, data):
     assert seen.found.reduction == pytest.approx(search.found.reduction)
 
 
+@pytest.mark.long
 def test_methods_of_the_house_are_tried_and_blind_leaves_out_what_reads_the_group(bank, data):
     tried = {"laws": [LAW], "loss": 0.02, "plugins_tried": ["threshold-optimizer"], "jobs": 1}
     names = [
@@ -304,7 +308,7 @@ def written(bank):
     )
     return run(
         bank / "model.onnx", *columns(bank), "--laws", bank / "laws.toml", "--loss", "0.02",
-        "--output", bank / "lda.json", "--save", bank / "fairer.onnx",
+        "--output", bank / "lda.json", "--save", bank / "fairer.onnx", "--set", "alternatives.jobs=1",
     )  # fmt: skip
 
 
@@ -319,12 +323,23 @@ def test_the_command_says_it_in_a_dozen_lines_and_writes_both_files(written, ban
     assert json.loads((bank / "lda.json").read_text())["statements"]["verdict"] == "fail"
 
 
+def test_a_plan_says_what_the_rows_can_tell_and_trains_nothing(bank):
+    seen = run(bank / "model.onnx", *columns(bank), "--plan")
+    # 5.3 sqrt(.04 (1/2100 + 1/2100)) of .7 of 6,000 rows in two equal groups
+    assert seen.exit_code == 3
+    assert "245 draws" in seen.stdout
+    assert "from 0.033 on; 0.02 is asked" in seen.stdout
+    assert run(bank / "model.onnx", *columns(bank), "--plan", "--reduction", "0.05").exit_code == 0
+
+
+@pytest.mark.long
 def test_the_command_checks_evidence(written, bank):
     seen = run(bank / "model.onnx", *columns(bank), "--check", bank / "lda.json")
     assert seen.exit_code == 0
     assert "2 draws trained again give the same counts" in seen.stdout
 
 
+@pytest.mark.long
 def test_evidence_is_certified_judged_and_recomputed(written, bank):
     rows = ["--data", str(bank / "test.csv"), *map(str, columns(bank)[4:])]
     asked = ["--auditor", "alternatives", "--set", f"alternatives.evidence={bank / 'lda.json'}"]

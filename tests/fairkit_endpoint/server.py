@@ -108,7 +108,7 @@ class Model:
                     swapped = (values[:, 0] * 1e4).astype(int) % 50 == 7
                     values[swapped] = values[swapped][:, ::-1]
                     found[name] = values
-        if self.behave == "drifts" and self.asked > 100:
+        if self.behave == "drifts" and self.asked > 40:
             found = {n: 1 - v if v.dtype.kind == "f" else v for n, v in found.items()}
         if self.behave == "nan":
             found = {n: v * np.nan if v.dtype.kind == "f" else v for n, v in found.items()}

@@ -120,11 +120,6 @@ def test_what_cannot_be_exported_is_said(people, tmp_path):
     numbers = LogisticRegression().fit(X[["income"]], y)
     with pytest.raises(fairkit.ModelError, match="'region' is text; put an encoder before it"):
         fairkit.to_onnx(numbers, X, tmp_path / "model.onnx")
-    xgboost = pytest.importorskip("xgboost")
-    sparse = _encoder().set_params(sparse_threshold=1)
-    missing = make_pipeline(sparse, xgboost.XGBClassifier(n_estimators=5)).fit(X, y)
-    with pytest.raises(fairkit.ModelError, match="zeros of sparse matrices for missing values"):
-        fairkit.to_onnx(missing, X, tmp_path / "model.onnx")
     assert not list(tmp_path.iterdir())
 
 
@@ -193,7 +188,7 @@ def test_words_are_cut_as_in_memory(tmp_path):
         report = fairkit.audit(tmp_path / "model.onnx", data)
     assert report.find("accuracy").value == pytest.approx((pipeline.predict(texts) == y).mean())
     opaque = make_pipeline(HashingVectorizer(n_features=8), LogisticRegression()).fit(texts, y)
-    with pytest.raises(fairkit.ModelError, match=r"\(HashingVectorizer\)[\s\S]*Apply such a step to the table"):
+    with pytest.raises(fairkit.ModelError, match=r"step HashingVectorizer[\s\S]*Apply such a step to the table"):
         fairkit.to_onnx(opaque, texts)
 
 

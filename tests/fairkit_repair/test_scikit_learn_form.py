@@ -155,7 +155,7 @@ def test_everything_else_takes_the_dataset_that_is_made_of_it(people):
     [
         ({}, "give `y`"),
         ({"y": [0, 1]}, "`y` has 2 rows, X has 600"),
-        ({"y": np.tile(["no", "yes"], 300)}, "say which is good for the person with `favorable`"),
+        ({"y": np.tile(["low", "high"], 300)}, "say which is good for the person with `favorable`"),
         ({"y": np.tile([0, 1], 300), "sensitive_features": ["a"] * 7}, "no sensitive column 'a'"),
         ({"y": np.tile([0, 1], 300), "sensitive_features": np.arange(7)}, "`sensitive_features.*has 7 rows"),
         ({"y": np.tile([0, 1], 300), "sample_weight": [1.0]}, "`sample_weight` has 1 rows"),

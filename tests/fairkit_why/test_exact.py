@@ -258,6 +258,25 @@ def check_file(oracle, raw, *, missing, task=None, features=None):
     assert found.rows[0] == pytest.approx(pairs.mean(axis=1), rel=1e-6, abs=2e-6)
 
 
+def test_of_a_file_that_could_be_read_in_two_ways_nothing_is_exact():
+    from onnx import parser
+
+    proto = parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]>
+      g (float[N,1] a, float[N,1] b) => (float[N,1] score) { x = Concat<axis = 1>(a, b)
+      w = Constant<value = float[2,1] {1.0, -2.0}>() s = MatMul(x, w) score = Sigmoid(s) }""")
+    rng = np.random.default_rng(0)
+    columns = {"a": rng.normal(size=60), "b": rng.normal(size=60)}
+    table = columns | {"y": np.arange(60) % 2, "sex": np.arange(60) % 3}
+    data = fairkit.load_data(table, label="y", favorable=1, sensitive=["sex"], features=["a", "b"])
+    plain, twice = proto.SerializeToString(), proto.SerializeToString() + b"\x08\x08"  # its version a second time
+    read = [
+        exact.read_exact(OnnxModel.load(raw).bind(data, ModelOptions(favorable_class=1)), columns, [("a",), ("b",)])
+        for raw in (plain, twice)
+    ]
+    assert not isinstance(read[0], str)
+    assert "no plain file, and only such are read exactly: reading and writing it again gives other bytes" in read[1]
+
+
 def test_values_that_share_a_code_are_one_column(oracle):
     """As encoders of rare values write them: the codes of several values are added up."""
     from onnx import TensorProto, helper

@@ -63,12 +63,18 @@ def alternatives(
     ] = "rate",
     threshold: Annotated[float | None, opt.option("--threshold", "X", "The cutoff of the model in use.")] = None,
     blind: Annotated[bool, typer.Option("--blind", help="Leave out models that read a sensitive column.")] = False,
+    plan: Annotated[
+        bool,
+        typer.Option("--plan", help="Say how many draws it takes, and what the test rows can tell; train nothing."),
+    ] = False,
     check: Annotated[
         Path | None,
         opt.option(
             "--check", "EVIDENCE.json", "Compute all statements again, and train a drawn tenth of the draws again."
         ),
     ] = None,
+    assignments: opt.Assignments = None,
+    jobs: Annotated[int | None, opt.Rare("alternatives.jobs", "Draws at a time. Default: one for each core.")] = None,
     confidence: opt.Confidence = None,
     seed: opt.Seed = None,
     state: Annotated[
@@ -96,6 +102,10 @@ def alternatives(
     for target in (output, save):
         if target is not None:
             check_writable(target)
+    if assignments:
+        raise ParameterError(
+            f"--set {assignments[0]} is no setting of this command; `fairkit alternatives --help` has all"
+        )
     settings = load_announced(config)
     audited = opt.audit_settings(opt.AuditOptions(confidence=confidence, seed=seed), settings)
     if test is None and not settings.data.get("test"):
@@ -108,6 +118,8 @@ def alternatives(
         else opt.load_dataset(dataclasses.replace(columns, data=selection), settings, file="path"),
         "threshold": threshold if threshold is not None else settings.model.get("threshold"),
     }
+    if plan:
+        _plan(rows["test"], metric, reduction, share, len(_laws(law, laws)))
     with progress_bar() as progress:
         if check is not None:
             _check(check, model, data, rows, progress)
@@ -128,6 +140,7 @@ def alternatives(
                 blind=blind,
                 confidence=audited.confidence,
                 seed=audited.seed,
+                jobs=jobs,
                 state=state,
                 progress=progress,
             )
@@ -142,6 +155,24 @@ def alternatives(
         say(f"wrote {output}; certify it with --auditor alternatives --set alternatives.evidence={output}")
     write(lambda _: text if output_format == "json" else _screen(result), None)
     raise typer.Exit(exit_code(result.verdict))
+
+
+def _plan(test: Any, metric: str, reduction: float, share: float, laws: int) -> None:
+    """Say what a search would take and tell, and end."""
+    from fairkit.plugins import installed_metrics
+    from fairkit_alternatives.search import planned
+    from fairkit_alternatives.statements import Aim, disparity
+
+    name, _, column = metric.partition(":")
+    rate, kind = disparity(name, installed_metrics()[0])
+    aim = Aim(metric=rate, kind=kind, loss=0.0, reduction=reduction, share=share)
+    draws, least = planned(test, aim, column, laws)
+    told = (
+        f"{draws} draws of each law. With models that decide 4 % of rows otherwise the test rows tell reductions from "
+    )
+    told += f"{least:.3f} on; {reduction:g} is asked" + (": cannot tell, take more rows." if least > reduction else ".")
+    write(lambda _: told + "\n", None)
+    raise typer.Exit(exit_code("inconclusive" if least > reduction else None))
 
 
 def _write(result: Alternatives, save: Path | None) -> None:

@@ -134,22 +134,22 @@ def _cost(search: Study, changes: Sequence[Change]) -> str:
 
 def choice_parts(search: Study) -> list[Part]:
     """Return how the pick was found, and which alternatives came next."""
-    tried = f"{len(search.measured)} alternatives tried in {search.seconds:,.0f} s, {_left_out(search)} left out"
-    asked = f"{_predicted(search, search.choice)} (asked: {search.sure:g}); {tried}"
+    tried = f"  {len(search.measured)} alternatives tried in {search.seconds:,.0f} s, {_left_out(search)} left out"
     rows = "training rows" if search.given else "rows outside training"
-    parts: list[Part] = [Note(f"  predicted from {rows}: {asked}", "" if search.reached else "alarm")]
+    told = f"  predicted from {rows}, the next ones too: {_predicted(search, search.choice)} (asked: {search.sure:g})"
+    parts: list[Part] = [Note(told, "" if search.reached else "alarm"), Note(tried)]
     if search.looks > 1 or search.looks_doubt:
         look = f"  look {search.looks} at these test rows{' or later' if search.looks_doubt else ''}"
         parts.append(Note(Span(look, "inconclusive")))
     same = same_constraint(search.alternatives)
     for other in runners_up(search):
         drawn = ", randomized" if other.randomized else ""
-        parts.append(Note(f"  next, from the same: {short_name(other, same)}: {_predicted(search, other)}{drawn}"))
+        parts.append(Note(f"  next: {short_name(other, same)}: {_predicted(search, other)}{drawn}"))
     return parts
 
 
 def _predicted(search: Study, one: Trial) -> str:
-    return f"{search.performance} {number(one.accuracy)}, chance of passing {_chance(one)}"
+    return f"{search.performance} {number(one.accuracy)}, chance {_chance(one)}"
 
 
 def runners_up(search: Study, most: int = RUNNERS_UP) -> list[Trial]:

@@ -71,24 +71,6 @@ def page(title: str, body: Content, *, verifier: bool = False) -> str:
     scripts = [script, *([what_if()] if _PANEL in inner else [])]
     digests = " ".join(map(script_digest, scripts))
     allowed = f"default-src 'none'; style-src 'unsafe-inline'; script-src {digests}; img-src data:"
-    running = [Markup(f"<script>{each}</script>") for each in scripts]
-    styled = Markup(f"<style>{style}</style>")
-    return _document(title, allowed, styled, [inner, _footer(None, holding=verifier)], running)
-
-
-def linked_page(title: str, body: Content, *, root: str) -> str:
-    """Return a document of a site, which shares its style, its script and its feed with the others."""
-    allowed = "default-src 'none'; style-src 'self' 'unsafe-inline'; script-src 'self'; img-src data:"
-    links = [
-        tag("link", rel="stylesheet", href=f"{root}site.css"),
-        tag("link", rel="alternate", type="application/atom+xml", href=root + FEED, title="Events"),
-    ]
-    script = tag("script", src=f"{root}site.js")
-    return _document(title, allowed, links, [tag("main", body), _footer(root)], script)
-
-
-def _document(title: str, allowed: str, style: Content, body: Content, scripts: Content) -> str:
-    """Return a document; `allowed` is the policy by which a browser loads and runs things."""
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -96,29 +78,26 @@ def _document(title: str, allowed: str, style: Content, body: Content, scripts: 
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
         Markup(f"<title>{html.escape(clean(title))}</title>"),
-        style,
+        Markup(f"<style>{style}</style>"),
     )
     tip = tag("div", id="tip", role="status", aria_live="polite", hidden=True)
-    content = tag("body", body, tip, scripts)
+    running = [Markup(f"<script>{each}</script>") for each in scripts]
+    content = tag("body", [inner, _footer(holding=verifier)], tip, running)
     return f'<!doctype html>\n<html lang="en">{head}{content}</html>\n'
 
 
-FEED = "feed.xml"
-"""The feed of a site's events."""
 VERIFIER = "verify.html"
-"""The page of a site that checks certificates."""
+"""The page that checks certificates."""
 
 
-def _footer(root: str | None, *, holding: bool = False) -> Markup:
-    """Say how anybody can check evidence: by the site's page, one inside this page, or one that the command writes."""
+def _footer(*, holding: bool) -> Markup:
+    """Say how anybody can check evidence: by a page inside this page, or one that the command writes."""
     offline = "It runs offline, in your browser; nothing leaves your computer."
     if holding:
         content = "data:text/html;base64," + base64.b64encode(verifier_page().encode()).decode()
         link = tag("a", "Save the page that checks certificates", href=content, download=VERIFIER)
         told: Content = [link, f", and give it the certificate's file. {offline}"]
-    elif root is None:
+    else:
         command = tag("code", f"fairkit verify --page {VERIFIER}")
         told = ["Signed evidence can be checked by anybody: ", command, f" writes a page that does it. {offline}"]
-    else:
-        told = [tag("a", "Check a certificate yourself", href=root + VERIFIER), f". {offline}"]
     return tag("footer", tag("p", told, class_="muted"))

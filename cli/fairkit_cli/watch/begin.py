@@ -242,7 +242,7 @@ def _settings(
     selective = table.get("selective", False)
     if not isinstance(selective, bool):
         raise ParameterError("selective in [watch] takes true or false")
-    numbers = ("horizon", "review_rows", "run_length", "since")
+    numbers = ("horizon", "labelled", "review_rows", "run_length", "since")
     return WatchSettings(
         rules=tuple(rule.to_dict() for rule in rules) or subject.rules,
         columns=Columns(

@@ -43,24 +43,10 @@ class LabelPlan:
 def draw_labels(data: Dataset, budget: int, rules: Sequence[str], *, seed: int = 0, model: Any = None) -> LabelPlan:
     """Return the rows to label: the first stage, or the second where the data names a drawn list of the first.
 
-    Parameters
-    ----------
-    data
-        A table with one sensitive column and predictions (or a `model`); with ``labelled`` of the first stage and its
-        outcomes, the second stage.
-    budget
-        Labels of both stages.
-    rules
-        Names of the disparities that the labels are for.
-    seed
-        Of the draw, published before the outcomes are known; the second stage keeps the first one's.
-    model
-        What decides; None: the predictions that the data names.
-
-    Raises
-    ------
-    FairkitError
-        The data has no decisions or not one sensitive column, or a rule is on no rate of decisions.
+    `data`: A table with one sensitive column and predictions (or a `model`); with ``labelled`` of the first stage and
+    its outcomes, the second stage; `budget`: labels of both stages; `rules`: names of the disparities that the labels
+    are for; `seed`: of the draw, published before the outcomes are known; the second stage keeps the first one's;
+    `model`: what decides; None: the predictions that the data names.
     """
     check_rules(rules, budget)
     names = [split.name for split in data.roles.sensitive]
@@ -133,13 +119,7 @@ def decided_pairs(data: Dataset, model: Any = None) -> tuple[Counts, NDArray[np.
 
 
 def redrawn(data: Dataset, model: Any = None) -> Dataset:
-    """Return data whose list of drawn rows has their number alone with the rows themselves, drawn again.
-
-    Raises
-    ------
-    DataError
-        The groups or decisions are not those that the rows were drawn from.
-    """
+    """Return data whose list of drawn rows has their number alone with the rows themselves, drawn again."""
     drawn = data.roles.labelled
     if drawn is None or not drawn.recorded:
         return data

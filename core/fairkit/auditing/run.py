@@ -20,7 +20,9 @@ from fairkit.models.no_predictions import NoPredictions
 from fairkit.models.ranking import bound
 from fairkit.progress import Progress, no_progress
 from fairkit.results.about import facts_of
+from fairkit.results.rules import rules_of
 from fairkit.settings import AuditSettings, Copies, ModelOptions, at_threshold
+from fairkit.support.calls import checked
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
@@ -28,9 +30,10 @@ if TYPE_CHECKING:
     from fairkit.engines.base import Engine
     from fairkit.functions import Function
     from fairkit.results.report import Report
-    from fairkit.results.rules import Adjustment, Rule
+    from fairkit.results.rules import Adjustment, Policy
 
 
+@checked
 @plugins.listed_once()
 def audit(
     model: Any,
@@ -43,7 +46,9 @@ def audit(
     settings: AuditSettings | None = None,
     auditors: Sequence[str] | None = None,
     parameters: Mapping[str, Mapping[str, Any]] | None = None,
-    policy: Sequence[Rule] | None = None,
+    policy: Policy | None = None,
+    max: Mapping[str, float] | None = None,
+    min: Mapping[str, float] | None = None,
     adjustment: Adjustment | None = None,
     confidence: float | None = None,
     seed: int | None = None,
@@ -78,6 +83,8 @@ def audit(
         number, the confidence of every interval (default: 0.95), the seed of every random draw (default: 0),
         whether rows that look like copies are different people (``independent``), and what cannot be guessed about the
         model.
+    max, min
+        More rules: limits by name, ``max={"demographic_parity_difference:sex": 0.1}``.
     threshold
         Makes decisions from scores, in the score's own unit, in place of that of `options`.
     progress
@@ -118,7 +125,7 @@ def audit(
         {
             "auditors": auditors,
             "parameters": parameters,
-            "policy": policy,
+            "policy": None if policy is None and not max and not min else rules_of(policy, max, min),
             "adjustment": adjustment,
             "confidence": confidence,
             "seed": seed,

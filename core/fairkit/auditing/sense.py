@@ -80,6 +80,7 @@ class Sense:
     told: bool  # whether the user said which class is favorable, so that a model worse than chance is one
     labelled: bool  # whether there are labels
     by_output: tuple[str, str] | None
+    own_rule: bool = False  # whether a repair decides by a rule of its own: what differs is a note, no warning
     cut: float | None = None  # the threshold, where they are
     own: bool = False  # whether the scores are on a scale of their own
     turned: bool = False  # whether they are one minus the output
@@ -99,6 +100,7 @@ class Sense:
             told=bool(getattr(scorer, "told", False)),
             labelled=dataset.roles.label is not None,
             by_output=(str(names[0]), _score_name(scorer, names[1])) if decides else None,
+            own_rule=bool(getattr(scorer, "own_rule", False)),
             cut=served.get("threshold"),
             own=is_own(served),
             turned=bool(served.get("turned")),
@@ -170,7 +172,9 @@ class Sense:
 
 
 def tied(sense: Sense, seen: Seen | None) -> list[str]:
-    """Say how many rows are exactly at the threshold, and how they are decided."""
+    """Say how many rows are exactly at the threshold and how they are decided, or that a repair's rule has another."""
+    if seen is not None and seen.apart and sense.by_output and sense.own_rule:
+        return [_apart(sense.by_output, seen)]
     if seen is None or not seen.ties or sense.cut is None:
         return []
     how = "favorable" if seen.ties_taken == seen.ties else "unfavorable"
@@ -264,7 +268,7 @@ def judged(sense: Sense, seen: Seen | None, dataset: Dataset) -> Judgement:
     dropped = dataset.profile.dropped_rows
     if dropped:
         doubts.append(f"{dropped:,} rows without a weight were left out: give each one, 0 where it shall not count")
-    if seen.apart and sense.by_output:
+    if seen.apart and sense.by_output and not sense.own_rule:
         judgement.warnings.append(_apart(sense.by_output, seen))
     judgement.warnings[:0] = [text + _NO_VERDICT for text in doubts]
     return Judgement(judgement.warnings, "; ".join(doubts) or None)

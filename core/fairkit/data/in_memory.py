@@ -10,12 +10,18 @@ import numpy as np
 
 from fairkit.data.frames import column_of, memory_table
 from fairkit.data.lists import is_list
+from fairkit.data.outcomes import good_value
 from fairkit.data.plain import is_readable
+from fairkit.data.roles import value_text
 from fairkit.errors import DataError
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
+
+
+_PLAIN = (("0", "1"), ("-1", "1"), ("false", "true"), ("no", "yes"))
+"""Pairs of values of which the second is the good one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +45,7 @@ def beside(X: Any, y: Any, sensitive_features: Any, sample_weight: Any, favorabl
         labels = _array(y, "y", table.num_rows)
         label = _new_name(str(getattr(y, "name", None) or "y"), features, "label")
         table = table.append_column(label, [labels])
-        favorable = _favorable(labels) if favorable is None else favorable
+        favorable = _favorable(labels, label) if favorable is None else favorable
     table, sensitive = _with_sensitive(table, sensitive_features)
     if sample_weight is not None:
         weights = _new_name("sample_weight", table.column_names, "weight")
@@ -52,12 +58,19 @@ def _table(X: Any) -> pa.Table:
 
     if hasattr(X, "toarray"):  # a sparse matrix
         X = X.toarray()
+    if is_one_column(X):
+        return pa.table({str(getattr(X, "name", None) or "text"): _array(X, "X", len(X))})
     if isinstance(X, np.ndarray | list):
         matrix = np.asarray(X)
         if matrix.ndim != 2:
             raise DataError(f"X has {matrix.ndim} dimensions; it is a matrix or a table: rows and columns")
         return pa.table({f"x{place}": _values(matrix[:, place]) for place in range(matrix.shape[1])})
     return memory_table(X)
+
+
+def is_one_column(X: Any) -> bool:
+    """Tell whether a matrix is a series or list: texts, one for each row."""
+    return not hasattr(X, "columns") and not hasattr(X, "column_names") and np.ndim(X) == 1
 
 
 def _with_sensitive(table: pa.Table, sensitive: Any) -> tuple[pa.Table, list[str]]:
@@ -120,8 +133,11 @@ def _new_name(name: str, taken: Sequence[str], otherwise: str) -> str:
     return found
 
 
-def _favorable(labels: pa.Array) -> Any:
-    """Return the larger of two numbers; None where there are more values, for another task."""
+def _favorable(labels: pa.Array, name: str) -> Any:
+    """Return which of two values is good for a person where they leave no doubt; None where there are more of them.
+
+    No doubt: 1 of 0 and 1 (or -1 and 1), True, yes, and words such as approved, unless the name says that it is bad.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -129,7 +145,12 @@ def _favorable(labels: pa.Array) -> Any:
     values = [value for value in pc.unique(cells).to_pylist() if value is not None and value == value]  # noqa: PLR0124 -- NaN
     if len(values) != 2:
         return None
-    if any(isinstance(value, str) for value in values):
-        one, other = sorted(map(str, values))
-        raise DataError(f"`y` has the values {one!r} and {other!r}; say which is good for the person with `favorable`")
-    return max(values)
+    texts = sorted(map(value_text, values))
+    by_words = good_value(name, values)
+    usual = {text.lower(): text for text in texts}
+    good = next((usual[yes] for no, yes in _PLAIN if usual.keys() == {no, yes}), by_words)
+    if good is None or by_words not in (None, good):
+        raise DataError(
+            f"`{name}` has the values {texts[0]!r} and {texts[1]!r}; say which is good for the person with `favorable`"
+        )
+    return next(value for value in values if value_text(value) == good)

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from fairkit.data.conditions import check_conditions
 from fairkit.data.dataset import Dataset
 from fairkit.data.frames import empty_like
@@ -17,19 +19,14 @@ from fairkit.data.proxies import proxies
 from fairkit.data.roles import Missing, Roles, Sensitive, require_columns
 from fairkit.data.sources import open_source
 from fairkit.errors import DataError
+from fairkit.support.calls import checked
 from fairkit.support.names import column_named
 
 
 def as_dataset(
     data: Any, y: Any = None, sensitive_features: Any = None, sample_weight: Any = None, favorable: Any = None
 ) -> Dataset:
-    """Return a dataset as it is, or make one of a matrix X and what stands beside it (see `load_data`).
-
-    Raises
-    ------
-    DataError
-        A path, a frame or an array stands alone: it has no roles. Or a dataset does not: it has them.
-    """
+    """Return a dataset as it is, or make one of a matrix X and what stands beside it (see `load_data`)."""
     extras = {"y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight}
     if hasattr(data, "roles"):
         given = [name for name, value in {**extras, "favorable": favorable}.items() if value is not None]
@@ -48,6 +45,7 @@ def as_dataset(
     return load_data(data, **extras, favorable=favorable, name="X")
 
 
+@checked
 def load_data(
     data: Any,
     y: Any = None,
@@ -90,8 +88,8 @@ def load_data(
     label
         The outcome column.
     favorable
-        The label's value that is good for the person. Leave it out in regression. Beside `y` it is by default the
-        larger of two numbers.
+        The label's value that is good for the person. Leave it out in regression. Beside `y` it may be left out where
+        its values leave no doubt: 0 and 1, False and True, no and yes, denied and approved.
     sensitive
         How to split people: ``"sex"``, ``"age:25:60"`` (bins), ``"sex+race"`` (an intersection). A numeric
         column with more than 20 distinct values and no bins is binned at its quartiles.
@@ -150,10 +148,11 @@ def load_data(
     """
     like = empty_like(data)
     if y is not None or sensitive_features is not None or sample_weight is not None:
-        from fairkit.data.in_memory import beside
+        from fairkit.data.in_memory import beside, is_one_column
 
         _only_one(label=(label, y), sensitive=(sensitive or None, sensitive_features), weights=(weights, sample_weight))
         given = beside(data, y, sensitive_features, sample_weight, favorable)
+        like = np.empty(0, dtype=object) if is_one_column(data) else like
         data, favorable = given.table, given.favorable
         label, weights = label or given.label, weights or given.weights
         sensitive = sensitive or given.sensitive

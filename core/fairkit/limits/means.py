@@ -34,14 +34,8 @@ def weighted_share_limits(rate: Array, n: Array, z: float) -> tuple[Array, Array
 
     The effective number of rows is made smaller by the ratio of the normal quantile to Student's, squared.
 
-    Parameters
-    ----------
-    rate
-        In [0, 1], shape [G].
-    n
-        The effective number of rows, which also gives the degrees of freedom, shape [G].
-    z
-        The normal quantile.
+    `rate`: in [0, 1], shape [G]; `n`: the effective number of rows, which also gives the degrees of freedom, shape [G];
+    `z`: the normal quantile.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         return share_limits(rate, n * (z / student(z, n)) ** 2, z)
@@ -59,19 +53,10 @@ def unseen(n: Array, z: float) -> Array:
 def heavy(skewness: Array, n: Array) -> NDArray[np.bool_]:
     """Return where the tails are too heavy for a mean's limits to be trusted.
 
-    Parameters
-    ----------
-    skewness
-        Of the mean: the rows' skewness over √n, shape [G]. It is near 1 where one row makes up the whole variance.
-    n
-        The number of rows, shape [G].
-
-    Returns
-    -------
-    array
-        True above 0.25; above 0.25 (200 / n)^0.14 with more than 200 rows, since light tails fall as 1 / √n and heavy
-        ones do not; above 0.25 (n / 100)^0.07 with fewer than 100, since few rows seldom show their tail.
-        Calibrated by simulation on twelve distributions (benchmarks/coverage_study.py).
+    `skewness`: of the mean: the rows' skewness over √n, shape [G]. It is near 1 where one row makes up the whole
+    variance; `n`: the number of rows, shape [G]; returns true above 0.25; above 0.25 (200 / n)^0.14 with more than 200
+    rows, since light tails fall as 1 / √n and heavy ones do not; above 0.25 (n / 100)^0.07 with fewer than 100, since
+    few rows seldom show their tail. Calibrated by simulation on twelve distributions (benchmarks/coverage_study.py).
     """
     return np.asarray(np.abs(skewness) > _bound(n), dtype=np.bool_)
 
@@ -86,12 +71,7 @@ def tilted(skewness: Array, t: Array) -> tuple[Array, Array]:
 
     Those of a gamma variable of this skewness (Wilson & Hilferty 1931): the side of the longer tail is longer.
 
-    Parameters
-    ----------
-    skewness
-        Of the estimate, shape [G].
-    t
-        The quantile that both are without skewness, shape [G].
+    `skewness`: of the estimate, shape [G]; `t`: the quantile that both are without skewness, shape [G].
     """
     tilt = np.clip(np.abs(skewness), 1e-9, 1.0)
     # quantiles of a gamma are (1 - γ²/36 ± t γ/6)³; the limits divide the estimate by them
@@ -105,22 +85,13 @@ def mean_limits(
 ) -> tuple[Array, Array]:
     """Return limits for a mean, shapes [G].
 
-    Student's limits are moved as those of a gamma variable of the same skewness (Wilson & Hilferty 1931), and
-    each end is `widened` by what a share of unseen rows could add: the share times the distance to the end of the
-    range that was seen.
+    Student's limits are moved as those of a gamma variable of the same skewness (Wilson & Hilferty 1931), and each end
+    is `widened` by what a share of unseen rows could add: the share times the distance to the end of the range that was
+    seen.
 
-    Parameters
-    ----------
-    mean, error
-        The mean and its standard error.
-    skewness
-        Of the mean: Σ r³ / (Σ r²)^1.5 over the rows' weighted residuals r.
-    n
-        The number of rows, or the effective number under weights.
-    seen
-        The smallest and the largest value that rows may have.
-    z
-        The normal quantile.
+    `mean`, `error`: the mean and its standard error; `skewness`: of the mean: Σ r³ / (Σ r²)^1.5 over the rows' weighted
+    residuals r; `n`: the number of rows, or the effective number under weights; `seen`: the smallest and the largest
+    value that rows may have; `z`: the normal quantile.
     """
     share = unseen(n, z)
     halves = tilted(skewness, student(z, n))
@@ -134,17 +105,11 @@ def mean_limits(
 def widened(half: Array, hidden: Array, skewness: Array, n: Array) -> Array:
     """Add to one half of an interval what unseen rows could add, shape [G].
 
-    The two are added as fourth powers, so that the smaller one hardly counts. Toward a long tail the second is
-    added in full besides, up to twice where tails are about as heavy as may be.
+    The two are added as fourth powers, so that the smaller one hardly counts. Toward a long tail the second is added in
+    full besides, up to twice where tails are about as heavy as may be.
 
-    Parameters
-    ----------
-    half, hidden
-        Half the width without unseen rows, and what they could add.
-    skewness
-        Of the estimate, positive where the long tail is on this side.
-    n
-        The number of rows.
+    `half`, `hidden`: half the width without unseen rows, and what they could add; `skewness`: of the estimate, positive
+    where the long tail is on this side; `n`: the number of rows.
     """
     more = np.where(skewness > 0, 2 * np.minimum(1, (np.abs(skewness) / _bound(n)) ** 4), 0.0)
     large, small = np.maximum(half, hidden), np.minimum(half, hidden)
@@ -164,18 +129,12 @@ def bounded_mean_limits(
 ) -> tuple[Array, Array]:
     """Return limits for a mean of values in a known range, shapes [G].
 
-    Those of `mean_limits`, but never wider than the limits of a share: of all variables in [0, 1] with one mean
-    the sum of 0s and 1s has the heaviest tails (Hoeffding 1956). Where no two rows differ, or tails are heavy and
-    `reach` is less than the range, the limits of the share stand alone.
+    Those of `mean_limits`, but never wider than the limits of a share: of all variables in [0, 1] with one mean the sum
+    of 0s and 1s has the heaviest tails (Hoeffding 1956). Where no two rows differ, or tails are heavy and `reach` is
+    less than the range, the limits of the share stand alone.
 
-    Parameters
-    ----------
-    mean, error, skewness, n, z
-        As for `mean_limits`.
-    ends
-        The range of the values, finite.
-    reach
-        How far unseen rows may lie, within the range: the `seen` of `mean_limits`.
+    `mean`, `error`, `skewness`, `n`, `z`: as for `mean_limits`; `ends`: the range of the values, finite; `reach`: how
+    far unseen rows may lie, within the range: the `seen` of `mean_limits`.
     """
     low, high = mean_limits(mean, error, skewness, n, reach, z)
     length = ends[1] - ends[0]

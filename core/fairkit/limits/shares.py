@@ -24,19 +24,8 @@ _NORMAL = NormalDist()
 def wilson(rate: Array, n: Array, z: float) -> tuple[Array, Array]:
     """Return Wilson's score interval for a rate (Wilson 1927).
 
-    Parameters
-    ----------
-    rate
-        In [0, 1], any shape.
-    n
-        The number of rows that the rate is over, or the effective number under weights; same shape.
-    z
-        The normal quantile.
-
-    Returns
-    -------
-    array, array
-        Lower and upper limits in [0, 1]; never of zero width for finite n.
+    `rate`: in [0, 1], any shape; `n`: the number of rows that the rate is over, or the effective number under weights;
+    same shape; `z`: the normal quantile; returns lower and upper limits in [0, 1]; never of zero width for finite n.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         scale = 1 / (1 + z**2 / n)
@@ -50,15 +39,9 @@ def wilson(rate: Array, n: Array, z: float) -> tuple[Array, Array]:
 def clopper_pearson(rate: Array, n: Array, z: float) -> tuple[Array, Array]:
     """Return exact limits for a rate (Clopper & Pearson 1934): each is missed with at most the tail of z.
 
-    Parameters
-    ----------
-    rate
-        In [0, 1], any shape. A fractional count, rate * n, has limits between those of its neighbours
-        (Korn & Graubard 1998 use the same limits with an effective number of rows).
-    n
-        The number of rows, whole or effective; same shape.
-    z
-        The normal quantile of the two-sided interval.
+    `rate`: in [0, 1], any shape. A fractional count, rate * n, has limits between those of its neighbours (Korn &
+    Graubard 1998 use the same limits with an effective number of rows); `n`: the number of rows, whole or effective;
+    same shape; `z`: the normal quantile of the two-sided interval.
     """
     rate, n = np.broadcast_arrays(np.asarray(rate, dtype=np.float64), np.asarray(n, dtype=np.float64))
     # the rarer outcome is solved for, and mirrored at the end
@@ -77,14 +60,11 @@ def clopper_pearson(rate: Array, n: Array, z: float) -> tuple[Array, Array]:
 def share_limits(rate: Array, n: Array, z: float) -> tuple[Array, Array]:
     """Return limits for a rate, each of which is missed in at most 3 % of samples at z = 1.96.
 
-    Where fewer than `FEW` rows are counted, or not counted, they are exact: Wilson's interval covers a rate with
-    n p = 0.18 in 84 % of samples. Beyond, they are Wilson's, moved by the skewness of the count (Cai 2005) and
-    widened by a quarter of a row, since counts are discrete.
+    Where fewer than `FEW` rows are counted, or not counted, they are exact: Wilson's interval covers a rate with n p =
+    0.18 in 84 % of samples. Beyond, they are Wilson's, moved by the skewness of the count (Cai 2005) and widened by a
+    quarter of a row, since counts are discrete.
 
-    Parameters
-    ----------
-    rate, n, z
-        As for `wilson`.
+    `rate`, `n`, `z`: as for `wilson`.
     """
     low, high = wilson(rate, n, z)
     with np.errstate(divide="ignore", invalid="ignore"):

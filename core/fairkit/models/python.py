@@ -186,6 +186,11 @@ class _PythonScorer:
         if self.task == "regression" or not hasattr(self.estimator, "predict_proba"):
             return predicted, None
         proba = np.asarray(self.estimator.predict_proba(frame), dtype=np.float64)
+        if proba.ndim != 2 or len(proba) != rows:
+            raise ModelError(
+                f"the predict_proba of {type(self.estimator).__name__} has shape {proba.shape} for {rows:,} rows: it "
+                "is one row of class probabilities for each, [rows, classes]"
+            )
         check_scores(proba, "probabilities")
         return predicted, proba
 
@@ -201,8 +206,10 @@ class _PythonScorer:
 
     def _frame(self, columns: Columns) -> Any:
         table = {name: columns[column] for name, column in zip(self._inputs, self.columns, strict=True)}
+        if isinstance(self._like, np.ndarray):  # a series of texts
+            return next(iter(table.values()))
         named = hasattr(self.estimator, "feature_names_in_")
-        if self._like is not None and (named or not _took_a_matrix(self.estimator)):
+        if self._like is not None and (named or not took_a_matrix(self.estimator)):
             return frame_like(self._like, table)
         if named or any(values.dtype.kind == "O" for values in table.values()):
             try:
@@ -213,7 +220,7 @@ class _PythonScorer:
         return np.column_stack(list(table.values()))
 
 
-def _took_a_matrix(estimator: Any) -> bool:
+def took_a_matrix(estimator: Any) -> bool:
     """Whether an estimator was fitted on a matrix: scikit-learn's then count the features without naming them."""
     return hasattr(estimator, "n_features_in_") and not hasattr(estimator, "feature_names_in_")
 

@@ -17,16 +17,9 @@ T = TypeVar("T")
 class ParameterInfo(NamedTuple):
     """One parameter, described for people.
 
-    Attributes
-    ----------
-    name
-        What is written before the ``=``.
-    type
-        What is understood after it, such as ``"float, 0 to 1"`` or ``"last | best | mixture"``.
-    default
-        The default as it would be written on the command line; None where the parameter must be given.
-    help
-        One sentence.
+    `name`: what is written before the ``=``; `type`: what is understood after it, such as ``"float, 0 to 1"`` or
+    ``"last | best | mixture"``; `default`: the default as it would be written on the command line; None where the
+    parameter must be given; `help`: one sentence.
     """
 
     name: str
@@ -142,24 +135,8 @@ def parse_parameters(cls: type[T], values: Mapping[str, Any], *, owner: str) -> 
 def current_names(cls: type[Any], values: Mapping[str, Any], *, owner: str) -> dict[str, Any]:
     """Replace former names of parameters by today's, with a `RenamedWarning` for each.
 
-    Parameters
-    ----------
-    cls
-        A parameters dataclass.
-    values
-        Values by name; names that are unknown stay.
-    owner
-        The plugin's name, for messages.
-
-    Returns
-    -------
-    dict
-        The values by today's names, numbers on today's scale.
-
-    Raises
-    ------
-    ParameterError
-        A parameter is given under its former name and under today's.
+    `cls`: A parameters dataclass; `values`: values by name; names that are unknown stay; `owner`: the plugin's name,
+    for messages; returns the values by today's names, numbers on today's scale.
     """
     fields = _fields(cls)
     renamed = {
@@ -185,15 +162,7 @@ def current_names(cls: type[Any], values: Mapping[str, Any], *, owner: str) -> d
 def describe_parameters(cls: type[Any]) -> list[ParameterInfo]:
     """Describe every parameter of a parameters dataclass, in the order of declaration.
 
-    Parameters
-    ----------
-    cls
-        The dataclass.
-
-    Returns
-    -------
-    list of ParameterInfo
-        Name, type in words with its range, default as text, and help.
+    `cls`: the dataclass; returns name, type in words with its range, default as text, and help.
     """
     hints = typing.get_type_hints(cls)
     return [
@@ -213,13 +182,7 @@ def parameters_to_dict(parameters: Any) -> dict[str, Any]:
 
 
 def split_assignment(text: str) -> tuple[str, str]:
-    """Split ``KEY=VALUE`` at its first ``=``.
-
-    Raises
-    ------
-    ParameterError
-        There is no ``=``, or nothing before it.
-    """
+    """Split ``KEY=VALUE`` at its first ``=``."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise ParameterError(f"{text!r} is not of the form KEY=VALUE, such as epsilon=0.1")

@@ -34,18 +34,10 @@ def allocate(
     The first stage takes `FIRST` of the budget equally. The second takes the rest by Neyman (1934), a tenth of it
     equally: labels of (g, d) ∝ N |c| sd, with c the derivative of the rule's rate in the cell's sum of outcomes.
 
-    Parameters
-    ----------
-    rows
-        Of each group and decision (0, 1), shape [G, 2].
-    budget
-        Labels of both stages.
-    rules
-        Names of the disparities that the labels are for; of several the largest normalised wants are met.
-    labels, favorable
-        Of the first stage: its labels, and those with the favorable outcome; None in the first stage.
-    asked
-        The rows that the first stage drew, where some of them have no outcome; None: `labels`.
+    `rows`: of each group and decision (0, 1), shape [G, 2]; `budget`: labels of both stages; `rules`: names of the
+    disparities that the labels are for; of several the largest normalised wants are met; `labels`, `favorable`: of the
+    first stage: its labels, and those with the favorable outcome; None in the first stage; `asked`: the rows that the
+    first stage drew, where some of them have no outcome; None: `labels`.
     """
     first = round(FIRST * budget)
     if labels is None or favorable is None:
@@ -119,20 +111,10 @@ def plan_labels(
 ) -> dict[tuple[str, int], int]:
     """Return how many rows of each (group, decision) to label.
 
-    Parameters
-    ----------
-    totals
-        By (group, decision 0 or 1): the rows, and in the second stage labels and favorable ones among them, too:
-        ``{("female", 0): (3316, 100, 31), ...}``.
-    budget
-        Labels of both stages.
-    metric
-        The disparity, or several, that the labels are for, as ``equal_opportunity_difference``.
-
-    Returns
-    -------
-    dict
-        New labels by (group, decision): of the first stage, 40 % of the budget equally, where totals have rows alone.
+    `totals`: by (group, decision 0 or 1): the rows, and in the second stage labels and favorable ones among them, too:
+    ``{("female", 0): (3316, 100, 31), ...}``; `budget`: labels of both stages; `metric`: the disparity, or several,
+    that the labels are for, as ``equal_opportunity_difference``; returns new labels by (group, decision): of the first
+    stage, 40 % of the budget equally, where totals have rows alone.
     """
     rules = [metric] if isinstance(metric, str) else list(metric)
     check_rules(rules, budget)

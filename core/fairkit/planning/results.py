@@ -31,14 +31,9 @@ def two_digits(rows: float) -> int:
 class Detectable:
     """What an audit of a given size can see.
 
-    Attributes
-    ----------
-    fails_from
-        The number nearest to the limit that it would fail with chance `power`; None where no number does.
-    passes_up_to
-        The number nearest to the limit that it would pass with chance `power`; None where no number does.
-    power
-        In (0, 1).
+    `fails_from`: the number nearest to the limit that it would fail with chance `power`; None where no number does;
+    `passes_up_to`: the number nearest to the limit that it would pass with chance `power`; None where no number does;
+    `power`: in (0, 1).
     """
 
     fails_from: float | None
@@ -67,30 +62,13 @@ class GroupPlan:
 class RulePlan:
     """The rows that decide one rule.
 
-    Attributes
-    ----------
-    rule
-        The rule.
-    value
-        Its number under the assumptions.
-    side
-        The verdict that is planned for: pass where the number keeps the limit, fail where it breaks it.
-    rows
-        Rows in all, rounded up to two digits; None where the number is at the limit, or no plan was found.
-    groups
-        Each group's part of them.
-    power
-        The chance of the verdict with these rows.
-    balanced_rows
-        About how many rows would do if each group had as many as it needs, not its share.
-    detectable
-        What an audit of this size can see; None for other numbers than differences and ratios.
-    curve
-        Pairs (rows, chance of the verdict).
-    notes
-        What a reader must know.
-    line
-        Intercept and slope of the chance's probit in the root of the rows.
+    `rule`: the rule; `value`: its number under the assumptions; `side`: the verdict that is planned for: pass where the
+    number keeps the limit, fail where it breaks it; `rows`: rows in all, rounded up to two digits; None where the
+    number is at the limit, or no plan was found; `groups`: each group's part of them; `power`: the chance of the
+    verdict with these rows; `balanced_rows`: about how many rows would do if each group had as many as it needs, not
+    its share; `detectable`: what an audit of this size can see; None for other numbers than differences and ratios;
+    `curve`: pairs (rows, chance of the verdict); `notes`: what a reader must know; `line`: intercept and slope of the
+    chance's probit in the root of the rows.
     """
 
     rule: Rule

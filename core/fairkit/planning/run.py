@@ -18,13 +18,15 @@ from fairkit.planning.draws import LEAST, Truth, decided
 from fairkit.planning.results import MOST, GroupPlan, Plan, RulePlan, two_digits
 from fairkit.planning.search import PowerCurve, closed_form, search, variances
 from fairkit.planning.targets import target_of
+from fairkit.results.rules import rules_of
+from fairkit.support.calls import checked
 
 if TYPE_CHECKING:
     from fairkit.metrics import Metric
     from fairkit.planning.results import Side
     from fairkit.planning.targets import Target
     from fairkit.results.report import Report
-    from fairkit.results.rules import Adjustment, Rule
+    from fairkit.results.rules import Adjustment, Policy, Rule
 
 DRAWS = 800
 """Audits that are drawn for each point of the curve: the planned power has a standard error below .01."""
@@ -33,8 +35,9 @@ _CURVE = 21
 Numbers = float | Mapping[str, float]
 
 
+@checked
 def plan(
-    rules: Sequence[Rule],
+    rules: Policy,
     *,
     groups: Mapping[str, Any] | None = None,
     assume: Numbers | Mapping[str, Numbers] | None = None,
@@ -81,6 +84,7 @@ def plan(
     FairkitError
         A rule is not made of rates, an assumption is missing, or a number is out of its range.
     """
+    rules = rules_of(rules)
     if not rules:
         raise PolicyError("there is no rule to plan for; give one, as in `max=demographic_parity_difference:sex=0.05`")
     if not 0 < power < 1:

@@ -12,6 +12,7 @@ from fairkit.results.rendering import Saved, plotted
 from fairkit.results.rules import RuleResult
 from fairkit.results.subjects import DataInfo, ModelInfo, read_subject, subject_record
 from fairkit.results.tables import Tabular, arrow_table, ends, pandas_frame, place
+from fairkit.support.faces import imported
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,17 +47,31 @@ class Report(Tabular, Saved):
     about: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        """Return a line for the model, the data and the verdict, and one for each finding."""
-        return "\n".join([self._head, *map(str, self.findings)])
+        """Return the answer, a line for the model and the data, and one for each finding."""
+        return "\n".join([*self._answers, self._head, *map(str, self.findings)])
 
     def __repr__(self) -> str:
-        """Return a line."""
-        return f"<Report of {len(self.findings)} findings, {self._head}>"
+        """Return a line: the answer, the model and the data."""
+        return " ".join([*self._answers[:1], f"{self._head}; {len(self.findings)} findings"])
 
     @property
     def _head(self) -> str:
-        verdict = f": {self.verdict}" if self.verdict else ""
-        return f"{self.model.name} ({self.model.task}) on {self.data.name}, {self.data.rows:,} rows{verdict}"
+        label, good = self.data.label, self.data.favorable
+        favorable = "" if good is None else f"; favorable: {label} = {good}" if label else f"; favorable: {good}"
+        return f"{self.model.name} ({self.model.task}) on {self.data.name}, {self.data.rows:,} rows{favorable}"
+
+    @property
+    def _answers(self) -> list[str]:
+        """What became of each limit, in people; without limits the largest disparity."""
+        found = imported("fairkit.reading:answers")(self)
+        if found or self.verdict:
+            return [f"{str(one.verdict or self.verdict).upper()}: {one}" for one in found] or [
+                str(self.verdict).upper()
+            ]
+        largest = next((one for one in imported("fairkit.reading:disparities")(self) if one.value is not None), None)
+        return (
+            [] if largest is None else [f"The largest disparity: {imported('fairkit.reading:answer')(self, largest)}"]
+        )
 
     def find(
         self,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from fairkit.errors import PolicyError
 from fairkit.results.values import json_number
+from fairkit.support.calls import checked
 
 if TYPE_CHECKING:
     from fairkit.results.findings import VerdictName
@@ -59,6 +60,7 @@ class Rule:
     within: tuple[str, ...] = ()
     scenario: Mapping[str, str] = field(default_factory=dict, compare=False)
 
+    @checked
     def __init__(
         self,
         metric: str,
@@ -207,20 +209,38 @@ def _named(text: str) -> tuple[str, str | None, int | None, tuple[str, ...]] | N
     return metric, sensitive or None, support, within
 
 
+Policy = Rule | Mapping[str, Any] | Sequence[Rule | Mapping[str, Any]]
+"""What the public functions take as a policy: rules, or what `Rule.to_dict` gives."""
+
+
+def rules_of(
+    policy: Policy | None, max: Mapping[str, float] | None = None, min: Mapping[str, float] | None = None
+) -> tuple[Rule, ...]:
+    """Return a policy's rules, and those of limits by name: ``{"demographic_parity_difference:sex": 0.1}``."""
+    rules = []
+    for one in [policy] if isinstance(policy, Rule | Mapping | str) else policy or ():
+        if isinstance(one, Mapping) and "metric" in one:
+            rules.append(Rule.from_dict(one))
+        elif isinstance(one, Rule):
+            rules.append(one)
+        else:
+            raise PolicyError(
+                f"`policy` holds a {type(one).__name__}, and takes rules: fairkit.Rule('METRIC:COLUMN', max=0.1), or "
+                "limits by name in `max` and `min`"
+            )
+    for side, limits in (("max", max), ("min", min)):
+        for name, limit in (limits or {}).items():
+            rules.append(Rule(name, max=limit) if side == "max" else Rule(name, min=limit))
+    return tuple(rules)
+
+
 @dataclass(frozen=True, slots=True)
 class MoreRows:
     """How many more rows would decide an inconclusive rule, with the old rows kept.
 
-    Attributes
-    ----------
-    rows
-        Rounded up to two digits; None where even 100,000 are not enough.
-    group
-        Whose rows; None: of all groups, in their present shares.
-    value
-        What the number is taken to be in truth: what was found.
-    power
-        The chance of a decision with these rows.
+    `rows`: rounded up to two digits; None where even 100,000 are not enough; `group`: whose rows; None: of all groups,
+    in their present shares; `value`: what the number is taken to be in truth: what was found; `power`: the chance of a
+    decision with these rows.
     """
 
     rows: int | None

@@ -117,13 +117,7 @@ class Address:
         return match["user"], match["host"] or None, None if port is None else int(port)
 
     def check_options(self, allowed: Mapping[str, str]) -> None:
-        """Refuse options that a source does not have; they are not shown: one may be a token.
-
-        Raises
-        ------
-        DataError
-            There is such an option.
-        """
+        """Refuse options that a source does not have; they are not shown: one may be a token."""
         if not set(self.options) <= set(allowed):
             have = ", ".join(allowed) or "none"
             raise DataError(

@@ -53,14 +53,9 @@ class Files:
 class Counting:
     """Where the rows of a query can be counted, so that totals travel and rows do not (engine ``sql``).
 
-    Attributes
-    ----------
-    dialect
-        The SQL of the engine, by the name that ibis gives it, such as ``postgres``.
-    query
-        The SELECT whose rows are the table.
-    run
-        Runs one SELECT, in the transaction in which the rows would be read, and returns its rows.
+    `dialect`: the SQL of the engine, by the name that ibis gives it, such as ``postgres``; `query`: the SELECT whose
+    rows are the table; `run`: runs one SELECT, in the transaction in which the rows would be read, and returns its
+    rows.
     """
 
     dialect: str

@@ -17,14 +17,8 @@ if TYPE_CHECKING:
 class Sums:
     """Sums of per-row contributions, group by group; adding two is merging two sets of rows.
 
-    Attributes
-    ----------
-    count
-        Rows, shape [G].
-    first
-        Σ w s, shape [G, m], for per-row contributions s in R^m and weights w.
-    second
-        Σ w² s sᵀ, shape [G, m, m]: the covariance of `first` when rows are resampled (Poisson bootstrap).
+    `count`: rows, shape [G]; `first`: Σ w s, shape [G, m], for per-row contributions s in R^m and weights w; `second`:
+    Σ w² s sᵀ, shape [G, m, m]: the covariance of `first` when rows are resampled (Poisson bootstrap).
     """
 
     count: NDArray[np.float64]
@@ -43,10 +37,7 @@ class Sums:
 class CellSums(Sums):
     """Sums of soft confusion cells, with what the skewness of a rate is made from.
 
-    Attributes
-    ----------
-    cubes
-        Σ w³ (1, h, h², h³) for decision probabilities h, by group and outcome, shape [G, 2, 4].
+    `cubes`: Σ w³ (1, h, h², h³) for decision probabilities h, by group and outcome, shape [G, 2, 4].
     """
 
     cubes: NDArray[np.float64]
@@ -67,18 +58,11 @@ class CellSums(Sums):
 class MomentSums(Sums):
     """Sums of one number per row and of its powers, with the range seen in all groups together.
 
-    Attributes
-    ----------
-    powers
-        Of y = number - origin: Σ w (1, y), Σ w² (1, y, y²), Σ w³ (1, y, y², y³), shape [G, 9].
-    least, most
-        The smallest and the largest number of any row, shape [1].
-    reach
-        Σ w of what the rows' numbers would be at the other outcome, over all groups, and Σ w, shape [2]; zeros
-        where that is not known.
-    certain
-        Σ w of the rows whose outcome was given the probability 0 or 1, and of those of them that it was 0 for, shape
-        [G, 2]; zeros where the number is no such loss.
+    `powers`: of y = number - origin: Σ w (1, y), Σ w² (1, y, y²), Σ w³ (1, y, y², y³), shape [G, 9]; `least`, `most`:
+    the smallest and the largest number of any row, shape [1]; `reach`: Σ w of what the rows' numbers would be at the
+    other outcome, over all groups, and Σ w, shape [2]; zeros where that is not known; `certain`: Σ w of the rows whose
+    outcome was given the probability 0 or 1, and of those of them that it was 0 for, shape [G, 2]; zeros where the
+    number is no such loss.
     """
 
     powers: NDArray[np.float64]

@@ -168,7 +168,7 @@ class OnnxScorer:
         self.classes = classes
         self.model = runner.model
         self.shares = runner.shares
-        self.ours = has_rule(runner.model.proto)
+        self.own_rule = has_rule(runner.model.proto)
         """Whether a repair's own rule decides, which need not follow the score's half."""
         self.probe: Probe | None = None
         self.doubt: str | None = None

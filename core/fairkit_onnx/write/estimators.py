@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import tempfile
 import warnings
 from abc import ABC, abstractmethod
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairkit.errors import ModelError
 from fairkit_onnx.write import histograms, trees
+from fairkit_onnx.write.graph import first_line
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,6 +22,9 @@ if TYPE_CHECKING:
 
 _FORESTS = {"RandomForestClassifier", "ExtraTreesClassifier", "RandomForestRegressor", "ExtraTreesRegressor"}
 _TREES = {"DecisionTreeClassifier", "DecisionTreeRegressor", "ExtraTreeClassifier", "ExtraTreeRegressor"}
+_LOGISTIC = {"LogisticRegression", "LinearDiscriminantAnalysis"}
+_MARGINS = {*_LOGISTIC, "LinearSVC", "RidgeClassifier", "SGDClassifier", "Perceptron", "PassiveAggressiveClassifier"}
+"""Linear classifiers: by probabilities, and by their `decision_function`."""
 _MLPS = {"MLPClassifier", "MLPRegressor"}
 _ACTIVATIONS = {"relu": "Relu", "tanh": "Tanh", "logistic": "Sigmoid"}
 _EXACT_ROWS = 65_536
@@ -44,35 +50,25 @@ class GraphEstimator(ABC):
 
 
 def score_estimator(estimator: Any, matrix: NDArray[np.float32], task: Task) -> NDArray[np.float64]:
-    """Score rows in memory.
+    """Return scores: the second class's probability [n], probabilities [n, k], or values [n] in regression.
 
-    Parameters
-    ----------
-    estimator
-        A LightGBM or XGBoost booster or estimator, a scikit-learn estimator with string-free classes in
-        ascending order, a torch module that gives logits (one, or one for each class), or a `GraphEstimator`.
-    matrix
-        Shape [n, d], float32.
-    task
-        What the numbers mean.
-
-    Returns
-    -------
-    ndarray
-        Binary: the probability of the second class, shape [n]. Multiclass: probabilities, shape [n, k].
-        Regression: values, shape [n].
+    `estimator` is a LightGBM or XGBoost booster or estimator, a scikit-learn one with classes in ascending order, a
+    torch module that gives logits (one, or one for each class), or a `GraphEstimator`; `matrix` is float32, [n, d].
     """
     if isinstance(estimator, GraphEstimator):
         return np.asarray(estimator.score(matrix, task), dtype=np.float64)
     inner = _unwrapped(estimator)
     library = _library(inner)
     if library == "lightgbm":
-        return _linked(inner.predict(matrix, raw_score=True), task)
+        margins = inner.predict(matrix, raw_score=True)
+        return np.exp(margins) if task == "regression" and _has_log_link(inner) else _linked(margins, task)
     if library == "xgboost":
         import xgboost
 
-        margins = inner.predict(xgboost.DMatrix(matrix), output_margin=True)
-        return _linked(margins.astype(np.float64), task)
+        rounds, missing = _xgboost_settings(estimator)
+        cells = xgboost.DMatrix(matrix, missing=missing)
+        margins = inner.predict(cells, output_margin=True, iteration_range=(0, rounds or 0)).astype(np.float64)
+        return np.exp(margins) if task == "regression" and _has_log_link(inner) else _linked(margins, task)
     if library == "torch":
         return _linked(_torch_outputs(inner, matrix), task)
     if task == "regression":
@@ -82,52 +78,46 @@ def score_estimator(estimator: Any, matrix: NDArray[np.float32], task: Task) -> 
 
 
 def add_estimator(
-    graph: GraphBuilder, matrix: str, estimator: Any, task: Task, *, width: int, double: bool = False
+    graph: GraphBuilder,
+    matrix: str,
+    estimator: Any,
+    task: Task,
+    *,
+    width: int,
+    double: bool = False,
+    margin: bool = False,
 ) -> str:
-    """Add an estimator to a graph, to give what `score_estimator` gives.
+    """Add an estimator to a graph, to give what `score_estimator` gives; return the scores, [rows, 1] or [rows, k].
 
-    Parameters
-    ----------
-    graph, matrix
-        Where, and the name of its float32 input of shape [rows, width].
-    estimator, task
-        As for `score_estimator`.
-    width
-        The number of encoded columns.
-    double
-        Whether the matrix holds doubles, which only histogram gradient boosting compares as they are.
-
-    Returns
-    -------
-    str
-        The scores, shape [rows, 1], or [rows, k] in a multiclass task.
-
-    Raises
-    ------
-    ModelError
-        The estimator has no form in ONNX.
+    The matrix is float32, [rows, width]; with `double` it holds doubles, which only histogram gradient boosting
+    compares as they are. With `margin` the scores are those of a classifier's ``decision_function``, [rows, 1].
     """
     if isinstance(estimator, GraphEstimator):
         return estimator.add_to(graph, matrix, task, width)
     inner = _unwrapped(estimator)
     library, kind = _library(inner), type(inner).__name__
+    if library == "catboost":
+        return _add_catboost(graph, inner, matrix, task)
     if library == "lightgbm":
-        margin = _add_lightgbm(graph, matrix, inner)
+        sums = _add_lightgbm(graph, matrix, inner)
     elif library == "xgboost":
-        margin = _add_xgboost(graph, matrix, inner)
+        sums = _add_xgboost(graph, matrix, inner, task, *_xgboost_settings(estimator))
     elif library == "torch":
-        margin = _add_torch(graph, matrix, inner, width)
+        sums = _add_torch(graph, matrix, inner, width)
     elif kind in _MLPS and getattr(inner, "out_activation_", "") in ("logistic", "softmax", "identity"):
-        margin = _add_mlp(graph, matrix, inner)
+        sums = _add_mlp(graph, matrix, inner)
     elif kind in histograms.NAMES:
-        margin = _add_histograms(graph, matrix, inner, double=double)
-    elif _is_linear(inner, task):
-        margin = add_linear(graph, matrix, inner.coef_, inner.intercept_)
+        sums = _add_histograms(graph, matrix, inner, double=double)
+    elif _is_linear(inner, task) or (margin and hasattr(inner, "coef_") and kind in _MARGINS):
+        sums = add_linear(graph, matrix, inner.coef_, inner.intercept_)
     else:
         forest = kind in _FORESTS | _TREES
-        found = _add_forest(graph, matrix, inner) if forest else _add_sklearn(graph, matrix, inner, task, width)
-        return _favorable(graph, found, task)
-    return add_link(graph, margin, task)
+        if forest and not margin:
+            return _favorable(graph, _add_forest(graph, matrix, inner), task)
+        return _favorable(graph, add_sklearn(graph, matrix, inner, task, width, margin=margin)[0], task)
+    if library in ("lightgbm", "xgboost") and task == "regression" and _has_log_link(inner):
+        return graph.node("Exp", [sums])
+    return sums if margin else add_link(graph, sums, task)
 
 
 def add_link(graph: GraphBuilder, margin: str, task: Task) -> str:
@@ -161,6 +151,26 @@ def _unwrapped(estimator: Any) -> Any:
     return estimator
 
 
+def _xgboost_settings(estimator: Any) -> tuple[int | None, float]:
+    """Return how many rounds count (after early stopping not all), and which number is a missing value."""
+    if not hasattr(estimator, "get_booster"):
+        return None, float("nan")
+    best = estimator.get_booster().attr("best_iteration")
+    missing = getattr(estimator, "missing", None)
+    return None if best is None else int(best) + 1, float("nan") if missing is None else float(missing)
+
+
+def _has_log_link(booster: Any) -> bool:
+    """Whether a booster's sums are the logarithms of what it predicts."""
+    import json
+
+    if hasattr(booster, "save_config"):
+        objective = str(json.loads(booster.save_config())["learner"]["objective"]["name"])
+    else:
+        objective = str(booster.dump_model(num_iteration=1).get("objective", "")).partition(" ")[0]
+    return objective in ("count:poisson", "reg:gamma", "reg:tweedie", "poisson", "gamma", "tweedie")
+
+
 def _linked(margin: NDArray[np.float64], task: Task) -> NDArray[np.float64]:
     if task == "regression":
         return margin.reshape(len(margin))
@@ -186,18 +196,44 @@ def _add_lightgbm(graph: GraphBuilder, matrix: str, booster: Any) -> str:
     return trees.add_ensemble(graph, matrix, found, outputs=outputs, base=[0.0] * count)
 
 
-def _add_xgboost(graph: GraphBuilder, matrix: str, booster: Any) -> str:
-    found, outputs, base = trees.xgboost_trees(booster)
+def _add_xgboost(graph: GraphBuilder, matrix: str, booster: Any, task: Task, rounds: int | None, missing: float) -> str:
+    if not np.isnan(missing):
+        matrix = graph.node("Where", [graph.node("Equal", [matrix, missing]), float("nan"), matrix])
+    found, outputs, base = trees.xgboost_trees(booster, rounds=rounds)
     count = max(outputs, default=0) + 1
-    return trees.add_ensemble(graph, matrix, found, outputs=outputs, base=base if len(base) == count else base * count)
+    sums = trees.add_ensemble(graph, matrix, found, outputs=outputs, base=base if len(base) == count else base * count)
+    return graph.node("MatMul", [sums, graph.constant([[-1.0], [1.0]])]) if (task, count) == ("binary", 2) else sums
+
+
+def _add_catboost(graph: GraphBuilder, model: Any, matrix: str, task: Task) -> str:
+    """Add CatBoost's own graph, without the map that it makes of its probabilities."""
+    import onnx
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "model.onnx"
+        try:
+            model.save_model(str(file), format="onnx")
+        except Exception as error:  # CatBoost's own kind
+            raise ModelError(f"CatBoost does not export this model: {first_line(error)}") from error
+        proto = onnx.load(str(file))
+    wanted = proto.graph.output[0].name
+    for node in [node for node in proto.graph.node if node.op_type == "ZipMap"]:
+        wanted = node.input[0]
+        proto.graph.node.remove(node)
+    del proto.graph.output[:]
+    proto.graph.output.append(onnx.ValueInfoProto(name=wanted))
+    scores = graph.inline(proto, {proto.graph.input[0].name: matrix})[wanted]
+    return graph.reshape(scores, (-1, 1)) if task == "regression" else _favorable(graph, scores, task)
 
 
 def _add_forest(graph: GraphBuilder, matrix: str, model: Any) -> str:
     members = getattr(model, "estimators_", [model])
     classifier = hasattr(model, "classes_")
-    found = trees.sklearn_trees(members, classifier=classifier, scale=1 / len(members))
+    found = trees.sklearn_trees(members, classifier=classifier)
     count = len(model.classes_) if classifier else 1
-    return trees.add_ensemble(graph, matrix, found, base=[0.0] * count)
+    sums = trees.add_ensemble(graph, matrix, found, base=[0.0] * count)
+    # divided last, as in memory: a tie of the votes stays exactly one half
+    return sums if len(members) == 1 else graph.node("Div", [sums, float(len(members))])
 
 
 def _add_histograms(graph: GraphBuilder, matrix: str, model: Any, *, double: bool) -> str:
@@ -222,10 +258,13 @@ def _is_linear(model: Any, task: Task) -> bool:
     if task == "regression":
         return type(model).__name__ in ("LinearRegression", "Ridge", "Lasso", "ElasticNet", "QuantileRegressor")
     coefficients = np.atleast_2d(model.coef_)
-    return type(model).__name__ == "LogisticRegression" and (len(coefficients) == 1) == (task == "binary")
+    return type(model).__name__ in _LOGISTIC and (len(coefficients) == 1) == (task == "binary")
 
 
-def _add_sklearn(graph: GraphBuilder, matrix: str, model: Any, task: Task, width: int) -> str:
+def add_sklearn(
+    graph: GraphBuilder, matrix: str, model: Any, task: Task, width: int, *, margin: bool = False
+) -> tuple[str, str]:
+    """Add an estimator by skl2onnx; return probabilities (margins, values), and the label: a class's place."""
     try:
         from skl2onnx import to_onnx
         from skl2onnx.common.data_types import FloatTensorType
@@ -233,9 +272,11 @@ def _add_sklearn(graph: GraphBuilder, matrix: str, model: Any, task: Task, width
         from fairkit.errors import MissingExtraError
 
         raise MissingExtraError("skl2onnx", "sklearn") from error
-    from fairkit_onnx.write.graph import ML_OPSET, OPSET, first_line
+    from fairkit_onnx.write.graph import ML_OPSET, OPSET
 
     options = {"zipmap": False} if task != "regression" else None
+    if margin:
+        options = {"zipmap": False, "raw_scores": True}
     try:
         proto = to_onnx(
             model,
@@ -246,7 +287,8 @@ def _add_sklearn(graph: GraphBuilder, matrix: str, model: Any, task: Task, width
     except Exception as error:
         raise ModelError(f"a {type(model).__name__} cannot be exported to ONNX: {first_line(error)}") from error
     outputs = graph.inline(proto, {"X": matrix})
-    return outputs["probabilities"] if task != "regression" else outputs[proto.graph.output[0].name]
+    first, last = (outputs[proto.graph.output[place].name] for place in (0, -1))
+    return last, first
 
 
 def _torch_outputs(module: Any, matrix: NDArray[np.float32]) -> NDArray[np.float64]:

@@ -71,18 +71,20 @@ class TabularModel(FittedModel):
         return graph.build()
 
 
-def add_outputs(graph: GraphBuilder, scores: str, task: Task, *, threshold: float = 0.5) -> None:
+def add_outputs(
+    graph: GraphBuilder, scores: str, task: Task, *, threshold: float = 0.5, decided: str | None = None
+) -> None:
     """Declare the outputs of a deterministic model.
 
-    Binary: ``score``, ``decision_probability`` (0 or 1) and ``decision``, each [rows, 1]. Regression:
-    ``score``. Multiclass: ``probabilities`` [rows, k].
+    Binary: ``score``, ``decision_probability`` (0 or 1) and ``decision``, each [rows, 1]; a decision is favorable from
+    the threshold on, or where `decided` is true. Regression: ``score``. Multiclass: ``probabilities`` [rows, k].
     """
     if task == "multiclass":
         graph.output("probabilities", scores, width=None)
         return
     graph.output("score", scores)
     if task == "binary":
-        decided = graph.node("GreaterOrEqual", [scores, threshold])
+        decided = decided or graph.node("GreaterOrEqual", [scores, threshold])
         graph.output("decision_probability", graph.node("Cast", [decided], to=1))
         graph.output("decision", graph.node("Cast", [decided], to=7), "int64")
 
@@ -157,13 +159,8 @@ def check_parity(
 ) -> float:
     """Run the file beside the model and return the largest difference of their scores, on at most `PARITY_ROWS` rows.
 
-    Decision probabilities are compared too, except on rows whose score is within the tolerance of a
-    threshold, where float32 may fall on either side: there may be one such row in a thousand.
-
-    Raises
-    ------
-    ModelError
-        The difference is above the tolerance (regression: relative to the largest value).
+    Decision probabilities are compared too, except on rows whose score is within the tolerance of a threshold, where
+    float32 may fall on either side: there may be one such row in a thousand.
     """
     run = runner_of(model, proto)
     every = len(next(iter(columns.values())))

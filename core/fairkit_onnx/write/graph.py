@@ -32,14 +32,8 @@ _TYPES: dict[ElementType, Any] = {"float": np.float32, "double": np.float64, "st
 class GraphWriter:
     """Adds nodes and constants with unique names to a graph; `GraphBuilder` begins one, `Appender` goes on with one.
 
-    Parameters
-    ----------
-    nodes, initializers
-        The graph's, to append to.
-    prefix
-        Inner names begin with it: no column name is expected to.
-    numbers
-        The element type of constants that are given without one.
+    `nodes`, `initializers`: the graph's, to append to; `prefix`: inner names begin with it: no column name is expected
+    to; `numbers`: the element type of constants that are given without one.
     """
 
     def __init__(self, nodes: Any, initializers: Any, *, prefix: str, numbers: Any) -> None:
@@ -127,17 +121,9 @@ class GraphBuilder(GraphWriter):
     def inline(self, model: onnx.ModelProto, feeds: Mapping[str, str]) -> dict[str, str]:
         """Put another model's nodes here.
 
-        Parameters
-        ----------
-        model
-            With inputs that are all keys of `feeds`, of the opset of this builder or one that converts to it.
-        feeds
-            The other model's inputs and the values here that they become.
-
-        Returns
-        -------
-        dict
-            The other model's outputs and their names here.
+        `model`: with inputs that are all keys of `feeds`, of the opset of this builder or one that converts to it;
+        `feeds`: the other model's inputs and the values here that they become; returns the other model's outputs and
+        their names here.
         """
         from onnx import version_converter
 

@@ -38,16 +38,9 @@ class Piece(NamedTuple):
 class GroupColumn:
     """One raw column of a split: how its cells are numbered, the same in numpy and in a graph.
 
-    Attributes
-    ----------
-    name
-        The column.
-    keys
-        The values that have a number, from 1: all text or all float; empty with `edges`.
-    edges
-        Increasing bin edges; bin i, from 1, holds what is at least edge i - 1 and below edge i.
-    missing
-        Whether missing cells have a number too (the last), or are unknown.
+    `name`: the column; `keys`: the values that have a number, from 1: all text or all float; empty with `edges`;
+    `edges`: increasing bin edges; bin i, from 1, holds what is at least edge i - 1 and below edge i; `missing`: whether
+    missing cells have a number too (the last), or are unknown.
     """
 
     name: str
@@ -90,14 +83,8 @@ class GroupColumn:
 class GroupKeys:
     """Which combination of cells is which group.
 
-    Attributes
-    ----------
-    columns
-        The raw columns of the split.
-    names
-        The groups' names, K of them.
-    cells
-        For each group the numbers of its cells, one per column; None for a group without rows at fit time.
+    `columns`: the raw columns of the split; `names`: the groups' names, K of them; `cells`: for each group the numbers
+    of its cells, one per column; None for a group without rows at fit time.
     """
 
     columns: tuple[GroupColumn, ...]
@@ -110,13 +97,7 @@ class GroupKeys:
         return tuple(column.size + 1 for column in self.columns)
 
     def lookup(self) -> NDArray[np.int64]:
-        """Return the group of every combination, flat; K (the pooled rule) for those that are no group.
-
-        Raises
-        ------
-        ModelError
-            There are too many combinations.
-        """
+        """Return the group of every combination, flat; K (the pooled rule) for those that are no group."""
         cells = math.prod(self.shape)
         if cells > MAX_CELLS:
             raise ModelError(
@@ -135,13 +116,7 @@ class GroupKeys:
         return replace(self, names=tuple(self.names[i] for i in places), cells=tuple(self.cells[i] for i in places))
 
     def codes(self, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
-        """Return each row's group, shape [n]; K for unseen and missing values.
-
-        Raises
-        ------
-        DataError
-            A column of the split is absent.
-        """
+        """Return each row's group, shape [n]; K for unseen and missing values."""
         for column in self.columns:
             if column.name not in columns:
                 raise DataError(f"the rule needs the sensitive column {column.name!r}, which is not given")
@@ -154,22 +129,8 @@ class GroupKeys:
 def learn_keys(columns: Mapping[str, NDArray[Any]], groups: Groups) -> GroupKeys:
     """Learn which cells make which group from rows that have both.
 
-    Parameters
-    ----------
-    columns
-        Raw columns, each of shape [n].
-    groups
-        The split, with each row's group.
-
-    Returns
-    -------
-    GroupKeys
-        Its `codes` of the same columns equal `groups.codes`.
-
-    Raises
-    ------
-    DataError
-        The split has no columns behind it, or is not a function of them.
+    `columns`: raw columns, each of shape [n]; `groups`: the split, with each row's group; returns its `codes` of the
+    same columns equal `groups.codes`.
     """
     if groups.split is None:
         raise DataError(
@@ -211,14 +172,9 @@ def _learn_column(name: str, values: NDArray[Any], edges: tuple[float, ...] | No
 class GroupRule:
     """A chance of the favorable decision for every score in [0, 1] and group.
 
-    Attributes
-    ----------
-    keys
-        How raw columns become one of K groups.
-    pieces
-        K + 1 tuples, the last for the pooled population: the chance is the sum of the pieces, in [0, 1].
-    odds
-        K + 1 factors by which the odds of the score are multiplied first; None leaves the score as it is.
+    `keys`: how raw columns become one of K groups; `pieces`: K + 1 tuples, the last for the pooled population: the
+    chance is the sum of the pieces, in [0, 1]; `odds`: K + 1 factors by which the odds of the score are multiplied
+    first; None leaves the score as it is.
     """
 
     keys: GroupKeys
@@ -253,17 +209,8 @@ class GroupRule:
     def probability(self, score: NDArray[np.floating], codes: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return h, the chance of the favorable decision.
 
-        Parameters
-        ----------
-        score
-            The adjusted score, shape [n], in [0, 1].
-        codes
-            The group of each row, shape [n]; K stands for the pooled rule.
-
-        Returns
-        -------
-        ndarray
-            Shape [n], in [0, 1]; NaN where the score is.
+        `score`: the adjusted score, shape [n], in [0, 1]; `codes`: the group of each row, shape [n]; K stands for the
+        pooled rule; returns shape [n], in [0, 1]; NaN where the score is.
         """
         scores = np.asarray(score, dtype=np.float64)
         thresholds, widths, weights = self.tables()

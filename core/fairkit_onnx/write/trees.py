@@ -49,17 +49,7 @@ def round_down(threshold: float) -> float:
 def lightgbm_trees(booster: Any, *, rounds: int | None = None) -> list[Tree]:
     """Read a LightGBM booster's trees (of all classes, round by round).
 
-    Parameters
-    ----------
-    booster
-        A `lightgbm.Booster`; its objective does not matter.
-    rounds
-        How many rounds; default all.
-
-    Raises
-    ------
-    ModelError
-        Linear trees, or zero counted as missing: neither has a form in ONNX.
+    `booster`: A `lightgbm.Booster`; its objective does not matter; `rounds`: how many rounds; default all.
     """
     dump = booster.dump_model(num_iteration=-1 if rounds is None else rounds)
     trees: list[Tree] = []
@@ -109,19 +99,8 @@ def _add_category_chain(record: dict[str, Any], tree: Tree) -> int:
 def xgboost_trees(booster: Any, *, rounds: int | None = None) -> tuple[list[Tree], list[int], list[float]]:
     """Read an XGBoost booster's trees.
 
-    Returns
-    -------
-    list of Tree
-        In the order of training.
-    list of int
-        The output (class) that each tree adds to.
-    list of float
-        The base score in margin space, one for each output.
-
-    Raises
-    ------
-    ModelError
-        A booster other than gbtree, or categorical splits.
+    Returns in the order of training; returns the output (class) that each tree adds to; returns the base score in
+    margin space, one for each output.
     """
     model = json.loads(bytes(booster.save_raw("json")))["learner"]
     if model["gradient_booster"]["name"] != "gbtree":
@@ -169,14 +148,8 @@ def _xgboost_tree(record: dict[str, Any]) -> Tree:
 def sklearn_trees(estimators: Iterable[Any], *, classifier: bool, scale: float = 1.0) -> list[Tree]:
     """Read scikit-learn decision trees.
 
-    Parameters
-    ----------
-    estimators
-        Fitted ``DecisionTreeClassifier`` or ``DecisionTreeRegressor``.
-    classifier
-        Leaves hold the share of every class; else the value.
-    scale
-        Multiplies the leaves: 1 / (number of trees) for a forest.
+    `estimators`: fitted ``DecisionTreeClassifier`` or ``DecisionTreeRegressor``; `classifier`: leaves hold the share of
+    every class; else the value; `scale`: multiplies the leaves: 1 / (number of trees) for a forest.
     """
     return [_sklearn_tree(estimator.tree_, classifier, scale) for estimator in estimators]
 
@@ -214,23 +187,10 @@ def add_ensemble(
 ) -> str:
     """Add the sum of trees to a graph.
 
-    Parameters
-    ----------
-    graph, matrix
-        Where, and the name of the float32 input of shape [rows, d].
-    trees
-        Leaves hold one weight, which goes to the tree's output, or one for each output.
-    outputs
-        Each tree's output; default 0 for all.
-    base
-        Added to each output; its length is the number of outputs.
-    double
-        Whether the matrix holds doubles; thresholds are doubles then, too. The sums are float32 all the same.
-
-    Returns
-    -------
-    str
-        The sums, shape [rows, len(base)].
+    `graph`, `matrix`: where, and the name of the float32 input of shape [rows, d]; `trees`: leaves hold one weight,
+    which goes to the tree's output, or one for each output; `outputs`: each tree's output; default 0 for all; `base`:
+    added to each output; its length is the number of outputs; `double`: whether the matrix holds doubles; thresholds
+    are doubles then, too. The sums are float32 all the same; returns the sums, shape [rows, len(base)].
     """
     if not trees:
         constant = graph.constant([list(base)])

@@ -53,12 +53,8 @@ class Choice:
 def pareto(points: Sequence[Point], axes: tuple[str, str]) -> list[int]:
     """Return the places of the points that no other one beats on both axes, by the first axis.
 
-    Parameters
-    ----------
-    points
-        Those without both measures are passed over.
-    axes
-        Names of the disparity (smaller is better) and of the performance (as its metric says).
+    `points`: those without both measures are passed over; `axes`: names of the disparity (smaller is better) and of the
+    performance (as its metric says).
     """
     known = [(i, *_scores(point, axes)) for i, point in enumerate(points) if _scores(point, axes)]
     known.sort(key=lambda one: (one[1], -one[2], one[0]))

@@ -20,11 +20,13 @@ from fairkit.engines.local import LocalEngine
 from fairkit.engines.opening import opened
 from fairkit.errors import ParameterError, PluginError, did_you_mean
 from fairkit.fitted import Run
+from fairkit.learners import as_learner
 from fairkit.objective import KEPT
 from fairkit.progress import Progress, no_progress
 from fairkit.results.policy import judge
 from fairkit.results.rules import Rule
 from fairkit.settings import DEFAULT_AUDITORS, AuditSettings, ModelOptions
+from fairkit.support.calls import checked
 from fairkit_onnx.model import OnnxModel
 from fairkit_repair.comparison import audit_beside
 from fairkit_repair.frontiers.choice import Choice, Judged, chance, pareto, pick
@@ -34,6 +36,7 @@ from fairkit_repair.frontiers.state import State
 from fairkit_repair.frontiers.sweeps import Sweep, is_whole
 from fairkit_repair.frontiers.training import BASELINE, Family, PortableRows, Setup
 from fairkit_repair.mitigation.choose import aim_of, check_objective, find_mitigator, plugins_of
+from fairkit_repair.mitigation.leaks import check_leak
 from fairkit_repair.mitigation.learned import valued
 from fairkit_repair.mitigation.repeats import check_repeats, drawn_anew
 from fairkit_repair.mitigation.split import split_dataset
@@ -53,6 +56,7 @@ AXES = {"regression": ("statistical_parity_ks", "mean_squared_error"), "ranking"
 """The disparity and the performance that are drawn where nothing is named, by task."""
 
 
+@checked
 def frontier(
     sweeps: Sequence[Sweep],
     data: Dataset,
@@ -63,7 +67,7 @@ def frontier(
     disparity: str | None = None,
     choice: Choice | None = None,
     budget: int = 20,
-    learner: str | None = None,
+    learner: Any = None,
     seed: int = 0,
     jobs: int | None = None,
     threads: int | None = None,
@@ -144,6 +148,7 @@ def frontier(
         The user stopped it; finished points are in the state file.
     """
     as_dataset(data)
+    learner = as_learner(learner)
     check_repeats(repeats)
     if not sweeps:
         raise ParameterError("name at least one method with `sweeps`")
@@ -165,6 +170,8 @@ def frontier(
         rest, test_data = (data, test) if test is not None else split_dataset(data, holdout, seed)
         learning, validation = split_dataset(rest, holdout, seed + 1)
         table = valued(Table.from_dataset(learning), learning, aim.column)
+        if test is not None:
+            check_leak(table, Table.from_dataset(test, table.task))
         auditor = own_auditor(disparity)
         axes = _axes(table, data, performance or (aim.label if (objective, value) != (None, None) else None), disparity,
                      alone=auditor is not None)  # fmt: skip

@@ -78,13 +78,7 @@ class Sweep:
 
 
 def parse_values(text: str, key: str) -> list[Any]:
-    """Read ``a,b,c``, ``lo:hi:n`` (n values, evenly) or ``lo:hi:n:log`` (evenly on a log scale).
-
-    Raises
-    ------
-    ParameterError
-        The text is empty, or looks like a range and is none.
-    """
+    """Read ``a,b,c``, ``lo:hi:n`` (n values, evenly) or ``lo:hi:n:log`` (evenly on a log scale)."""
     if ":" not in text:
         values = [part.strip() for part in text.split(",")]
         if not all(values):

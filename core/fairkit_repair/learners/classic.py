@@ -101,6 +101,33 @@ def _quietly(fit: Callable[[], Any]) -> Any:
         return fit()
 
 
+def around(estimator: Any) -> type[Learner]:
+    """Return a learner that fits clones of an estimator; numbers are scaled and filled unless it takes missing ones."""
+    from sklearn.base import clone, is_classifier
+    from sklearn.utils import get_tags
+
+    class Around(Learner):
+        """An estimator of the user's."""
+
+        name = type(estimator).__name__
+        tasks = ("binary", "multiclass") if is_classifier(estimator) else ("regression",)
+        scaled = not get_tags(estimator).input_tags.allow_nan
+
+        def fit(self, rows: EncodedRows, settings: dict[str, Any]) -> Any:
+            """Train; see `Learner.fit`."""
+            model, steps = clone(estimator).set_params(**settings), getattr(estimator, "steps", None)
+            if rows.task != "regression" and not hasattr(model, "predict_proba"):
+                raise ParameterError(
+                    f"the learner {self.name} gives no probabilities: put CalibratedClassifierCV around"
+                )
+            weighted = "sample_weight" if steps is None else f"{steps[-1][0]}__sample_weight"
+            weights = {} if rows.weights is None else {weighted: rows.weights}
+            target = rows.target if rows.task == "regression" else rows.target.astype(np.int64)
+            return model.fit(rows.matrix, target, **weights)
+
+    return Around
+
+
 def _sklearn(module: str) -> Any:
     import importlib
 

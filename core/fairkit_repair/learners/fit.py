@@ -29,25 +29,9 @@ def fit_learner(
 
     A ranker is a regression of the relevance, or a classifier of the relevant items where a label is favorable.
 
-    Parameters
-    ----------
-    name
-        One of `LEARNERS`, or one that a plugin brings.
-    table
-        Rows with target and weights.
-    run
-        Seed and threads.
-    settings
-        Parameters of the library itself, over our defaults.
-    encoder
-        How raw columns become numbers; it goes into the ONNX file too. Default: what suits the learner.
-
-    Raises
-    ------
-    ParameterError
-        An unknown learner, or one for another task.
-    DataError
-        The target has one class only.
+    `name`: one of `LEARNERS`, or one that a plugin brings; `table`: rows with target and weights; `run`: seed and
+    threads; `settings`: parameters of the library itself, over our defaults; `encoder`: how raw columns become numbers;
+    it goes into the ONNX file too. Default: what suits the learner.
     """
     check_target(table)
     if table.task == "ranking":
@@ -94,27 +78,10 @@ def fit_estimator(
 ) -> Any:
     """Fit a learner on encoded rows.
 
-    Parameters
-    ----------
-    name
-        One of `LEARNERS`, or one that a plugin brings.
-    matrix
-        Shape [n, d].
-    target
-        Shape [n]: 0 and 1, class codes, or values.
-    weights
-        Shape [n], or None.
-    task, run
-        What to learn; seed and threads.
-    categorical
-        Columns of codes (LightGBM).
-    settings
-        Parameters of the library itself, over our defaults.
-
-    Returns
-    -------
-    object
-        An estimator that `fairkit_onnx.write.estimators` can score and export.
+    `name`: one of `LEARNERS`, or one that a plugin brings; `matrix`: shape [n, d]; `target`: shape [n]: 0 and 1, class
+    codes, or values; `weights`: shape [n], or None; `task`, `run`: what to learn; seed and threads; `categorical`:
+    columns of codes (LightGBM); `settings`: parameters of the library itself, over our defaults; returns an estimator
+    that `fairkit_onnx.write.estimators` can score and export.
     """
     learner = find_learner(name, task)
     rows = EncodedRows(

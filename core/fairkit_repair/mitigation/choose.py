@@ -12,6 +12,7 @@ from fairkit.mitigators import Mitigator
 from fairkit.objective import Objective
 from fairkit.parameters.declare import parse_parameters
 from fairkit.settings import ModelOptions
+from fairkit.support.calls import named_class
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -85,6 +86,11 @@ def loaded_base(model: Any, options: ModelOptions | None) -> OnnxModel | None:
         names = [field.name for field in dataclasses.fields(said)]
         said.refuse(names, "it is about the outputs of a given model, and none is given")
         return None
+    if hasattr(model, "predict") and not isinstance(model, OnnxModel):
+        raise ParameterError(
+            f"`model` is {named_class(model)} in memory, and a file is repaired: write it by fairkit.to_onnx(model, X, "
+            "'model.onnx') and give that"
+        )
     base = model if isinstance(model, OnnxModel) else OnnxModel.load(model)
     base.said = said.over(base.said)
     return base

@@ -19,6 +19,7 @@ from fairkit.support.timings import phase
 from fairkit_onnx.model import OnnxModel
 from fairkit_onnx.write.export import export_bytes
 from fairkit_repair.common_threshold import aimed
+from fairkit_repair.mitigation.leaks import check_leak
 from fairkit_repair.mitigation.split import split_dataset
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ def learn_here(
     train_data, test_data = (data, test) if test is not None else split_dataset(data, holdout, run.seed)
     train_data.learn(engine.total)
     table = valued(Table.from_dataset(train_data, task), train_data, run.objective.column)
+    if test is not None:
+        check_leak(table, Table.from_dataset(test_data, table.task))
     with training(method, table, run):
         run = _kept(method, table, run, base)
         ((fitted, content),) = fit_files([method], table, run, base)

@@ -16,12 +16,15 @@ from fairkit.data.table import Table
 from fairkit.engines.opening import opened
 from fairkit.errors import ModelError
 from fairkit.fitted import Attaches, FittedModel, MeasuresItself, NamesAudits, Run
+from fairkit.learners import as_learner
 from fairkit.mitigators import RepairsModels
 from fairkit.objective import KEPT
 from fairkit.parameters.declare import parameters_to_dict
 from fairkit.progress import no_progress
 from fairkit.results.rendering import Shown, plotted
+from fairkit.results.rules import rules_of
 from fairkit.settings import DEFAULT_AUDITORS, AuditSettings, ModelOptions, at_threshold
+from fairkit.support.calls import checked
 from fairkit.support.files import check_writable, write_atomic
 from fairkit_onnx.model import OnnxModel
 from fairkit_onnx.read.safety import digest
@@ -45,7 +48,7 @@ if TYPE_CHECKING:
     from fairkit.progress import Progress
     from fairkit.results.comparisons import Change
     from fairkit.results.report import Report
-    from fairkit.results.rules import Rule
+    from fairkit.results.rules import Policy, Rule
     from fairkit_repair.mitigation.learned import Learned
     from fairkit_repair.studies import Study
 
@@ -191,6 +194,7 @@ class MitigationResult(Shown):
         return found
 
 
+@checked
 def mitigate(
     plugin: str | type[Mitigator] | Mitigator,
     data: Dataset,
@@ -203,7 +207,9 @@ def mitigate(
     task: Task | None = None,
     seed: int = 0,
     threads: int | None = None,
-    policy: Sequence[Rule] = (),
+    policy: Policy = (),
+    max: Mapping[str, float] | None = None,
+    min: Mapping[str, float] | None = None,
     confidence: float = 0.95,
     repeats: int = 1,
     objective: str | None = None,
@@ -230,7 +236,7 @@ def mitigate(
     options
         What cannot be guessed about its outputs, as in `fairkit.audit`.
     learner
-        For methods that take one.
+        For methods that take one: a name, or an estimator of scikit-learn's kind, which is cloned.
     task
         Default: told by the label.
     seed
@@ -239,6 +245,8 @@ def mitigate(
         Default: one below 50,000 rows, else left to the libraries.
     policy
         Rules that the result is judged by (`after.verdict`).
+    max, min
+        More rules: limits by name, ``max={"demographic_parity_difference:sex": 0.1}``.
     confidence
         Of the intervals.
     repeats
@@ -274,17 +282,18 @@ def mitigate(
     as_dataset(data)
     if output is not None:
         check_writable(Path(output))
-    check_policy(policy, data)
+    rules = rules_of(policy, max, min)
+    check_policy(rules, data)
     method = as_mitigator(plugin, parameters)
     base = base_model(method, model, at_threshold(options, threshold))
     aim = aim_of(data, task, objective, value, given=base is not None)
     if base is not None and (objective, value) != (None, None):
         check_objective(method, aim)
-    run = Run(seed=seed, threads=threads, learner=learner, progress=progress, objective=aim)
+    run = Run(seed=seed, threads=threads, learner=as_learner(learner), progress=progress, objective=aim)
     check_repeats(repeats)
     with opened(None, None) as running:
         learned = learn_here(running, method, data, test, holdout, task, run, base)
-        result = measured(running, learned, method, policy, confidence, run)
+        result = measured(running, learned, method, rules, confidence, run)
         if repeats > 1:
             result = _repeated(running, result, learned, method, base, run, repeats, confidence)
     if output is not None:

@@ -17,6 +17,7 @@ from fairkit_onnx.model import OnnxModel
 from fairkit_onnx.write.export import export_bytes
 from fairkit_repair.common_threshold import with_threshold
 from fairkit_repair.learners import check_target, fit_learner
+from fairkit_repair.mitigation.leaks import check_leak
 from fairkit_repair.mitigation.learned import BEFORE, valued
 from fairkit_repair.mitigation.split import split_dataset
 from fairkit_repair.repairing.audits import ByAudits
@@ -25,7 +26,6 @@ from fairkit_repair.repairing.cells import Planned
 from fairkit_repair.repairing.chance import ByRates
 from fairkit_repair.repairing.evaluate import Bench, Clock, halves, restricted, without_sensitive
 from fairkit_repair.repairing.folds import FOLDS, folds_of, learner_scores
-from fairkit_repair.repairing.leaks import check_leak
 from fairkit_repair.repairing.missing import missing_of
 
 if TYPE_CHECKING:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fairkit.errors import ParameterError
 from fairkit_repair.studies import Trial
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
 
 ALIKE = "the same decisions for everybody, of which no verdict is made"
@@ -30,11 +30,6 @@ def refine(result: list[Trial], sure: float, measure: Callable[[Trial], Trial], 
         if closer is None or left() < 0:
             break
         result.append(measure(closer))
-
-
-def _changed(one: Trial, settings: Mapping[str, Any]) -> Trial:
-    given = {**one.parameters, **settings}
-    return Trial.of(type(one.mitigator).with_values(given), given, one.capability, one.family, one.fixed)
 
 
 def confirm(result: list[Trial], sure: float, again: Callable[[Trial], Trial]) -> int:
@@ -72,7 +67,8 @@ def _closer(result: Sequence[Trial], sure: float) -> Trial | None:
     value = round(own + share * (at - own), 4)
     if min(value - own, at - value) < _NEAR * (at - own) or at - own < 1e-3:
         return None
-    return _changed(picked, {dial: value})
+    given = {**picked.parameters, dial: value}
+    return Trial.of(type(picked.mitigator).with_values(given), given, way, picked.family, picked.fixed)
 
 
 def pick(alternatives: Sequence[Trial], sure: float) -> int:

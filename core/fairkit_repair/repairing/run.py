@@ -15,10 +15,13 @@ from fairkit.data.task import choose_task
 from fairkit.engines.opening import opened
 from fairkit.errors import DataError, ParameterError
 from fairkit.fitted import Run
+from fairkit.learners import as_learner
 from fairkit.objective import RateBound
 from fairkit.parameters.declare import parameters_to_dict
 from fairkit.progress import no_progress
+from fairkit.results.rules import rules_of
 from fairkit.settings import at_threshold
+from fairkit.support.calls import checked
 from fairkit.support.files import check_writable
 from fairkit_onnx.model import OnnxModel
 from fairkit_onnx.write.export import export_bytes
@@ -43,7 +46,7 @@ if TYPE_CHECKING:
     from fairkit.data.table import Table
     from fairkit.engines.base import Engine
     from fairkit.progress import Progress
-    from fairkit.results.rules import Rule
+    from fairkit.results.rules import Policy
     from fairkit.settings import ModelOptions
     from fairkit_repair.repairing.chance import Limited
     from fairkit_repair.repairing.evaluate import Bench
@@ -53,15 +56,18 @@ SURE, BUDGET = 0.95, 5.0
 """The chance of passing that is asked for; minutes."""
 
 
+@checked
 def repair(
     data: Dataset,
-    policy: Sequence[Rule],
+    policy: Policy = (),
     *,
+    max: Mapping[str, float] | None = None,
+    min: Mapping[str, float] | None = None,
     test: Dataset | None = None,
     holdout: float = 0.2,
     model: Any = None,
     options: ModelOptions | None = None,
-    learner: str | None = None,
+    learner: Any = None,
     methods: Sequence[str] | None = None,
     parameters: Mapping[str, Mapping[str, Any]] | None = None,
     sure: float = SURE,
@@ -92,6 +98,8 @@ def repair(
         Rows to learn from, from `fairkit.load_data`.
     policy
         Rules; in binary tasks on rates and their disparities, else on any number of the auditor `group`.
+    max, min
+        More rules: limits by name, ``max={"demographic_parity_difference:sex": 0.1}``.
     test
         Rows for the one look. Without them `holdout` of `data` are held out, evenly from every group and class.
     holdout
@@ -101,7 +109,7 @@ def repair(
     options
         What cannot be guessed about its outputs, as in `fairkit.audit`.
     learner
-        What trains; by default lightgbm.
+        What trains: a name, or an estimator of scikit-learn's kind; by default lightgbm.
     methods
         Names of the methods to try; None: all installed ones that can meet the policy.
     parameters
@@ -160,6 +168,7 @@ def repair(
     as_dataset(data)
     if output is not None:
         check_writable(Path(output))
+    policy, learner = rules_of(policy, max, min), as_learner(learner)
     options = at_threshold(options, threshold)
     aim = aim_of(data, None, objective, value, given=model is not None)
     study = Study(

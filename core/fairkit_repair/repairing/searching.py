@@ -98,6 +98,8 @@ def _left_out(candidate: Trial, result: Sequence[Trial], study: Study, bench: Be
     way = candidate.capability
     if study.blind and (way.reads_group or bench.reads_group(candidate.mitigator)):
         return BY_GROUP
+    if bench.run.objective.kind == "rate" and "rate" not in getattr(candidate.mitigator, "objectives", ("rate",)):
+        return "it cannot be set for the objective rate"
     if study.deterministic and way.randomized and way.trainings > 0:
         return BY_CHANCE
     if study.deterministic is None and way.randomized and any(not one.randomized for one in _sure(result, study)):

@@ -11,6 +11,8 @@ from fairkit.data.roles import Roles
 from fairkit.data.table import Groups, Table
 from fairkit.errors import DataError, MissingExtraError, ParameterError
 from fairkit.fitted import Run
+from fairkit.learners import as_learner
+from fairkit.support.calls import checked
 from fairkit_repair.mitigation.choose import find_mitigator
 from fairkit_repair.sklearn.base import Face, face, written
 from fairkit_repair.sklearn.columns import frame_columns, group_codes, sensitive_matrix, sensitive_names
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from fairkit.mitigators import Mitigator
 
 
+@checked
 def mitigator(plugin: str | type[Mitigator]) -> type[Any]:
     """Return a scikit-learn classifier (or regressor) class made from a mitigator.
 
@@ -128,7 +131,9 @@ class _Fitting(Converted, Face):
         )
         method = self._made()
         run = Run(
-            seed=_seed(self.random_state), threads=self.n_jobs if self.n_jobs != -1 else None, learner=self.learner
+            seed=_seed(self.random_state),
+            threads=self.n_jobs if self.n_jobs != -1 else None,
+            learner=as_learner(self.learner),
         )
         self.fitted_ = method.fit(table, run if self.n_jobs == -1 else run.on(len(target)))
         # what the file's metadata is made of; no row needs to be kept

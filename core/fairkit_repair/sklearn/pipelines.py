@@ -1,28 +1,31 @@
-"""A scikit-learn pipeline as one ONNX file over the raw columns, whatever it ends in."""
+"""A scikit-learn pipeline as one ONNX file over the raw columns, whatever it ends in, deciding as its predict does."""
 
 from __future__ import annotations
 
-import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from copy import copy
+from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from fairkit.data.roles import same_value, value_text
-from fairkit.errors import MissingExtraError, ModelError, ParameterError
+from fairkit.errors import ModelError, ParameterError
+from fairkit.models.python import took_a_matrix
+from fairkit.support.calls import checked, named_class
 from fairkit_onnx.session import open_session
 from fairkit_onnx.write import histograms
-from fairkit_onnx.write.encode import add_text_codes
-from fairkit_onnx.write.estimators import add_estimator
+from fairkit_onnx.write.estimators import add_estimator, add_sklearn
 from fairkit_onnx.write.export import PARITY, add_outputs, embed_settings
-from fairkit_onnx.write.graph import ML_OPSET, OPSET, GraphBuilder, first_line
+from fairkit_onnx.write.graph import GraphBuilder, first_line
 from fairkit_onnx.write.runtime import run_columns
+from fairkit_onnx.write.transformers import StepInput, add_transformers, refuse_codes_of_texts, side_by_side
 from fairkit_repair.sklearn.base import written
 from fairkit_repair.sklearn.columns import frame_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import onnx
     from numpy.typing import NDArray
 
@@ -31,14 +34,36 @@ if TYPE_CHECKING:
 
 _CHECKED_ROWS = 4_096
 _NAMES = {1: "float", 7: "int64", 8: "string"}
+_AROUND = ("TunedThresholdClassifierCV", "FixedThresholdClassifier", "SelfTrainingClassifier", "FrozenEstimator")
+"""Estimators around a fitted one, ``estimator_`` or ``estimator``; the first two decide by a threshold of their own."""
 
 
+class _Rule(NamedTuple):
+    """How ``predict`` decides for the second of two classes: where its score reaches a threshold, or exceeds it."""
+
+    threshold: float = 0.5
+    reached: bool = False
+    margin: bool = False  # whether the score is decision_function's
+
+    @property
+    def turned(self) -> _Rule:
+        """The same rule, said of the first class's score: p < t there is 1 - p > 1 - t."""
+        return _Rule(-self.threshold if self.margin else 1 - self.threshold, not self.reached, self.margin)
+
+    def decided(self, graph: GraphBuilder, scores: str) -> str:
+        """Add the decision; above t is from the next single number on."""
+        limit = np.float32(self.threshold)
+        return graph.node("GreaterOrEqual", [scores, float(limit if self.reached else np.nextafter(limit, np.inf))])
+
+
+@checked
 def to_onnx(pipeline: Any, X: Any, path: str | Path | None = None, *, favorable: Any = None) -> bytes:
     """Return a fitted pipeline, or a single estimator, as one ONNX file's bytes; each column of X is an input.
 
     The steps before the last are converted by skl2onnx. The last may be any estimator of `fairkit.mitigator`, a
-    LightGBM, XGBoost or CatBoost model, or a scikit-learn one; HistGradientBoosting may read text columns itself. X may
-    be a series or a list of texts, for a step such as TfidfVectorizer; words are cut by an operator of onnxruntime
+    LightGBM, XGBoost or CatBoost model, or a scikit-learn one; HistGradientBoosting may read text columns itself.
+    Searches, threshold classifiers and soft votes are opened, and ``decision`` is what ``predict`` says. X may be a
+    series or a list of texts, for a step such as TfidfVectorizer; words are cut by an operator of onnxruntime
     (domain ``com.microsoft``), which an audit has to allow (`fairkit_onnx.sandbox.limits.Limits`). The outputs are
     those of fairkit's own files: ``score``, ``decision_probability`` and ``decision``; ``probabilities`` with more
     classes than two; ``score`` alone in regression.
@@ -61,56 +86,173 @@ def to_onnx(pipeline: Any, X: Any, path: str | Path | None = None, *, favorable:
     ParameterError
         `favorable` is not a class of the last step, or there are not two classes.
     ModelError
-        A step has no form in ONNX, or the file differs from the pipeline by more than 1e-5.
+        A step has no form in ONNX, the file differs from the pipeline by more than 1e-5, or it decides otherwise than
+        `predict`; the message names the first such step.
     MissingExtraError
         scikit-learn or skl2onnx is not installed.
     """
-    steps = [step for _, step in getattr(pipeline, "steps", [("", pipeline)]) if step not in (None, "passthrough")]
+    if isinstance(pipeline, type) or not hasattr(pipeline, "predict"):
+        raise ParameterError(f"{named_class(pipeline)} is no fitted estimator: give an object with predict")
+    steps, rule = _opened(pipeline)
     columns = frame_columns(X)
     if not steps or not columns:
         raise ParameterError("there is nothing to export: the pipeline has no steps, or X has no columns")
-    *before, last = steps
+    last = steps[-1]
+    if took_a_matrix(pipeline) and hasattr(X, "to_numpy"):
+        X = X.to_numpy()
+    _refuse_targets(pipeline, last, X)
     task = _task(last)
     ours = hasattr(last, "model_") and hasattr(last, "to_onnx")
     turned = _is_turned(last, task, favorable, ours=ours)
-    if not before and ours:
+    if len(steps) == 1 and ours and rule is None:
         return bytes(last.to_onnx(path))
+    if not ours:
+        rule = rule or _own_rule(last, task)
     kinds = {name: _kind(values) for name, values in columns.items()}
-    # some converters mix double and single precision in one operator: then all numbers are single
-    plain: dict[str, ElementType] = {name: "float" if kind == "double" else kind for name, kind in kinds.items()}
-    for attempt, types in enumerate((kinds, plain)):
+    for types in _types(kinds, alone=len(steps) == 1 and not hasattr(last, "voting")):
         try:
-            proto = _graph(before, last, task, types, X, turned=turned)
+            proto = _graph(steps, task, types, X, rule, turned=turned)
             embed_settings(proto, _settings(last, task, list(columns), turned=turned))
-            _check(proto, pipeline, X, columns, task, turned=turned)
-        except ModelError:
-            if attempt == 1 or types == plain:
-                raise
+            _check(proto, pipeline, steps, X, columns, task, rule, turned=turned)
+        except ModelError as error:
+            failed = error
         else:
-            break
-    return written(proto, path)
+            return written(proto, path)
+    raise ModelError(f"{_culprit(steps, X, kinds, failed)}; nothing was written")
+
+
+def _opened(model: Any, rule: _Rule | None = None) -> tuple[list[Any], _Rule | None]:
+    """Return the steps inside pipelines, searches and threshold classifiers, and the rule of the outermost of these."""
+    if hasattr(model, "steps"):
+        steps = [step for _, step in model.steps if step not in (None, "passthrough")]
+        inner, rule = _opened(steps[-1], rule) if steps else ([], rule)
+        return [*steps[:-1], *inner], rule
+    if hasattr(model, "best_estimator_"):
+        return _opened(model.best_estimator_, rule)
+    kind = type(model).__name__
+    if kind not in _AROUND:
+        return [model], rule
+    inside = model.estimator_ if hasattr(model, "estimator_") else model.estimator
+    if kind in _AROUND[:2] and rule is None:
+        rule = _threshold_rule(model, inside)
+    return _opened(inside, rule)
+
+
+def _threshold_rule(model: Any, inside: Any) -> _Rule:
+    margin = model.response_method == "decision_function" or not hasattr(inside, "predict_proba")
+    threshold = model.best_threshold_ if hasattr(model, "best_threshold_") else model.threshold
+    threshold = (0.0 if margin else 0.5) if threshold == "auto" else float(threshold)
+    scorer = getattr(model, "_curve_scorer", None)
+    about = model.pos_label if scorer is None else scorer._get_pos_label()
+    rule = _Rule(threshold, reached=True, margin=margin)
+    return rule.turned if about is not None and same_value(about, model.classes_[0]) else rule
+
+
+def _own_rule(last: Any, task: Task) -> _Rule | None:
+    """Return how an estimator decides by itself: for the second class where it is more probable than the threshold."""
+    if task == "regression" or hasattr(last, "predict_proba"):
+        own = getattr(last, "get_probability_threshold", None)  # CatBoost's
+        return _Rule(0.5 if own is None or task != "binary" else float(own()))
+    if task == "binary" and hasattr(last, "decision_function"):
+        return _Rule(0.0, margin=True)
+    way = "voting='soft'" if hasattr(last, "voting") else "CalibratedClassifierCV around it"
+    raise ModelError(f"a {type(last).__name__} gives no probabilities, and a file has scores: fit it with {way}")
+
+
+def _refuse_targets(pipeline: Any, last: Any, X: Any) -> None:
+    """Refuse a model of several targets."""
+    said: NDArray[Any] = np.empty(0)
+    with suppress(ValueError):  # rows that the model does not take are told of below
+        said = np.asarray(pipeline.predict(X[:2]))
+    if said.ndim > 1 and said.shape[1] > 1:
+        named = f"a {type(last).__name__} that predicts {said.shape[1]} targets for each row"
+        raise ModelError(f"{named} has no file: a file is about one; fit and export a model for each")
+
+
+def _types(kinds: Mapping[str, ElementType], *, alone: bool) -> list[Mapping[str, ElementType]]:
+    """Return the inputs' types to try, in order.
+
+    Some converters refuse whole numbers beside fractions, or compute with whole ones in single precision: then all are
+    doubles. Others mix double and single precision in one operator: then all numbers are single.
+    """
+    double: dict[str, ElementType] = {name: "double" if kind == "int64" else kind for name, kind in kinds.items()}
+    single: dict[str, ElementType] = {name: "float" if kind == "double" else kind for name, kind in double.items()}
+    tried = [kinds, single] if alone else [double, kinds, single]
+    return [types for place, types in enumerate(tried) if types not in tried[:place]]
 
 
 def _graph(
-    before: Sequence[Any], last: Any, task: Task, kinds: Mapping[str, ElementType], X: Any, *, turned: bool
+    steps: Sequence[Any], task: Task, kinds: Mapping[str, ElementType], X: Any, rule: _Rule | None, *, turned: bool
 ) -> onnx.ModelProto:
     """Return the whole graph, with inputs of these kinds."""
-    graph = GraphBuilder()
-    inputs = {name: graph.input(name, kind) for name, kind in kinds.items()}
-    # histogram gradient boosting compares doubles; the other estimators take single precision
-    double = type(last).__name__ in histograms.NAMES and "double" in kinds.values()
-    if not before:
-        matrix = _side_by_side(graph, last, inputs, kinds, double=double)
-        _add_others(graph, last, matrix, len(inputs), task, turned=turned, double=double)
-        return graph.build()
-    matrix = _prepared(graph, before, kinds, inputs, double=double)
+    graph, last = GraphBuilder(), steps[-1]
+    source = _source(graph, steps, X, kinds)
     if hasattr(last, "model_") and hasattr(last, "to_onnx"):
-        _add_ours(graph, last, matrix)
-    else:
-        width = np.asarray(_transformed(before, X)).shape[1]
-        _refuse_codes_of_texts(last)
-        _add_others(graph, last, matrix, width, task, turned=turned, double=double)
+        _add_ours(graph, last, add_transformers(graph, steps[:-1], source).inputs["X"], rule, turned=turned)
+        return graph.build()
+    scores, decided = _scores(graph, steps, source, task, rule)
+    _declare(graph, scores, decided, task, rule, turned=turned)
     return graph.build()
+
+
+def _source(graph: GraphBuilder, steps: Sequence[Any], X: Any, kinds: Mapping[str, ElementType]) -> StepInput:
+    """Declare the inputs; numbers alone before a step that names no columns are one matrix, as converters like it."""
+    inputs = {name: graph.input(name, kind) for name, kind in kinds.items()}
+    named = any(hasattr(steps[0], name) for name in ("transformers_", "transformer_list", "steps", "estimators_"))
+    if len(steps) == 1 or named or "string" in kinds.values():
+        return StepInput(X[:2], inputs, kinds)
+    kind: ElementType = "float" if set(kinds.values()) == {"float"} else "double"
+    parts = [graph.cast(value, np.float32 if kind == "float" else np.float64) for value in inputs.values()]
+    return StepInput(X[:2], {"X": graph.node("Concat", parts, axis=1)}, {"X": kind}, len(parts))
+
+
+def _declare(
+    graph: GraphBuilder, scores: str, decided: str | None, task: Task, rule: _Rule | None, *, turned: bool
+) -> None:
+    """Declare the outputs; `decided` is for the second class, and of turned ones the first is favorable."""
+    if task == "binary" and rule is not None:
+        decided = decided or rule.decided(graph, scores)
+        if turned:
+            scores = graph.node("Neg", [scores]) if rule.margin else graph.node("Sub", [1.0, scores])
+            decided = graph.node("Not", [decided])
+    add_outputs(graph, scores, task, decided=decided)
+
+
+def _scores(
+    graph: GraphBuilder, steps: Sequence[Any], source: StepInput, task: Task, rule: _Rule | None
+) -> tuple[str, str | None]:
+    """Add steps; return the scores, and the decision where it is not made from them."""
+    *before, last = steps
+    # histogram gradient boosting compares doubles; the other estimators take single precision
+    double = type(last).__name__ in histograms.NAMES and "double" in source.kinds.values()
+    if before:
+        source = add_transformers(graph, before, source, double=double)
+        refuse_codes_of_texts(last)
+    if type(last).__name__.startswith("Voting") and getattr(last, "voting", "soft") == "soft":
+        return _votes(graph, last, source, task), None
+    matrix = source.inputs["X"] if source.width else side_by_side(graph, last, source, double=double)
+    width, library = source.width or len(source.inputs), type(last).__module__.partition(".")[0]
+    if library == "xgboost" and hasattr(source.rows, "toarray"):  # zeros that a sparse matrix lacks are missing
+        matrix = graph.node("Where", [graph.node("Equal", [matrix, 0.0]), float("nan"), matrix])
+    margin = rule is not None and rule.margin
+    if type(last).__name__ in ("SVC", "NuSVC") and not margin and task == "binary" and rule == _Rule():
+        last = copy(last)  # it decides by votes, not by its probabilities
+        last.classes_ = np.arange(2)
+        scores, label = add_sklearn(graph, matrix, last, task, width)
+        second = graph.node("Gather", [scores, graph.constant([1], np.int64)], axis=1)
+        return second, graph.reshape(graph.node("Equal", [label, graph.constant([1], np.int64)]), (-1, 1))
+    return add_estimator(graph, matrix, last, task, width=width, double=double, margin=margin), None
+
+
+def _votes(graph: GraphBuilder, model: Any, source: StepInput, task: Task) -> str:
+    """Add the mean of a vote's members."""
+    weights = np.ones(len(model.estimators_)) if model.weights is None else np.array(model._weights_not_none, float)
+    parts = [
+        graph.node("Mul", [_scores(graph, _opened(member)[0], source, task, _Rule())[0], weight])
+        for member, weight in zip(model.estimators_, weights.tolist(), strict=True)
+    ]
+    total = reduce(lambda one, other: graph.node("Add", [one, other]), parts)
+    return graph.node("Div", [total, float(weights.sum())])
 
 
 def _is_turned(last: Any, task: Task, favorable: Any, *, ours: bool) -> bool:
@@ -131,8 +273,7 @@ def _is_turned(last: Any, task: Task, favorable: Any, *, ours: bool) -> bool:
 
 def _settings(last: Any, task: Task, features: list[str], *, turned: bool) -> dict[str, Any]:
     """Return the file's record of its data, as the files of `fairkit mitigate` have it."""
-    classes = getattr(last, "classes_", ())
-    classes = [value.item() if isinstance(value, np.generic) else value for value in classes]
+    classes = [one.item() if isinstance(one, np.generic) else one for one in getattr(last, "classes_", ())]
     return {
         "schema": "fairkit.model/1",
         "label": "y",
@@ -160,138 +301,60 @@ def _task(last: Any) -> Task:
     return "binary" if len(classes) == 2 else "multiclass"
 
 
-def _transformed(before: Sequence[Any], X: Any) -> Any:
-    rows = X[:2]
-    for step in before:
-        rows = step.transform(rows)
-    return rows.toarray() if hasattr(rows, "toarray") else rows
+def _culprit(steps: Sequence[Any], X: Any, kinds: Mapping[str, ElementType], failed: ModelError) -> str:
+    """Say which step is the first that has no form in ONNX or gives other numbers there, and what to write instead."""
+    for named, step, part in _stages(steps[:-1], X[:_CHECKED_ROWS]):
+        if reason := _difference(step, part):
+            return (
+                f"the step {named} {reason}\nApply such a step to the table first, export the pipeline without it, and "
+                "give its columns as X; or write it with a transformer that skl2onnx converts (OneHotEncoder, "
+                "StandardScaler, KBinsDiscretizer, ...), or register a converter with "
+                "skl2onnx.update_registered_converter"
+            )
+    return f"the last step, {type(steps[-1]).__name__}: {failed}" if len(steps) > 1 else str(failed)
 
 
-def _prepared(
-    graph: GraphBuilder,
-    before: Sequence[Any],
-    kinds: Mapping[str, ElementType],
-    inputs: Mapping[str, str],
-    *,
-    double: bool,
-) -> str:
-    """Add the steps before the last; return the name of what they give, shape [rows, d]."""
-    try:
-        from skl2onnx import convert_sklearn
-        from skl2onnx.common import data_types
-
-        from sklearn.pipeline import Pipeline
-    except ImportError as error:
-        raise MissingExtraError("skl2onnx", "sklearn") from error
-    tensors = {
-        "float": data_types.FloatTensorType,
-        "double": data_types.DoubleTensorType,
-        "int64": data_types.Int64TensorType,
-        "string": data_types.StringTensorType,
-    }
-    types = [(name, tensors[kind]([None, 1])) for name, kind in kinds.items()]
-    chain = Pipeline([(f"step{place}", step) for place, step in enumerate(before)])
-    try:
-        proto = convert_sklearn(
-            chain, initial_types=types, target_opset={"": OPSET, "ai.onnx.ml": ML_OPSET}, options=_words(before) or None
-        )
-    except Exception as error:  # whatever a converter raises
-        raise ModelError(_without_form(before, error)) from error
-    declared = [entry.name for entry in proto.graph.input]
-    if len(declared) != len(types):
-        raise ModelError(
-            f"the converter made {len(declared)} inputs of {len(types)} columns; give X without the columns that the "
-            "pipeline does not read"
-        )
-    _set_locale(proto)
-    # the converter changes names ("education-num" becomes "education_num") and keeps their order
-    feeds = {entry: inputs[name] for entry, (name, _) in zip(declared, types, strict=True)}
-    outputs = graph.inline(proto, feeds)
-    return graph.cast(outputs[proto.graph.output[0].name], np.float64 if double else np.float32)
-
-
-_WORDS, _RE2_WORDS = r"(?u)\b\w\w+\b", r"[\p{L}\p{N}_]{2,}"
-"""scikit-learn's default pattern of a word, and the same in onnxruntime's syntax (the converter's is for ASCII)."""
-
-
-def _words(before: Sequence[Any]) -> dict[int, dict[str, Any]]:
-    """Return the options by which words are cut as scikit-learn cuts them."""
-    return {
-        id(step): {"tokenexp": _RE2_WORDS}
-        for step in _inner_steps(before)
-        if getattr(step, "token_pattern", None) == _WORDS and getattr(step, "analyzer", "") == "word"
-    }
-
-
-def _set_locale(proto: onnx.ModelProto) -> None:
-    """Let texts become lower case in a locale that this machine has: slim images lack en_US.UTF-8, the default."""
-    from onnx import helper
-
-    normalizers = [node for node in proto.graph.node if node.op_type == "StringNormalizer"]
-    if not normalizers:
-        return
-    try:
-        open_session(proto)
-    except Exception as error:  # onnxruntime's own kinds
-        if "locale" not in str(error):
-            return  # the comparison with the pipeline says what it is
-        for node in normalizers:
-            kept = [attribute for attribute in node.attribute if attribute.name != "locale"]
-            del node.attribute[:]
-            node.attribute.extend([*kept, helper.make_attribute("locale", "C.UTF-8")])
-
-
-def _without_form(before: Sequence[Any], error: Exception) -> str:
-    """Say which of the steps before the last a converter refuses, and what to write instead."""
-    names = [type(step).__name__ for step in _inner_steps(before)]
-    reason = first_line(error)
-    named = next((name for name in names if name in str(error)), None)
-    return (
-        f"the steps before the last have no form in ONNX{'' if named is None else f' ({named})'}: {reason}\n"
-        "Apply such a step to the table first, export the pipeline without it, and give its columns as X; or write it "
-        "with a transformer that skl2onnx converts (OneHotEncoder, StandardScaler, KBinsDiscretizer, ...), "
-        "or register a converter with skl2onnx.update_registered_converter"
-    )
-
-
-def _inner_steps(steps: Sequence[Any]) -> list[Any]:
-    """Return the steps, and those within pipelines, column transformers and unions."""
-    inner_steps: list[Any] = []
+def _stages(steps: Sequence[Any], rows: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield every step with its rows, in order; those inside pipelines and column transformers one by one."""
     for step in steps:
-        inner = [part[1] for name in ("steps", "transformers_", "transformer_list") for part in getattr(step, name, ())]
-        inner_steps += _inner_steps(inner) if inner else [step]
-    return inner_steps
+        if hasattr(step, "transformers_") and hasattr(rows, "columns"):
+            from sklearn.utils import _safe_indexing
+
+            for _, part, chosen in step.transformers_:
+                if hasattr(part, "transform") and np.size(chosen):
+                    some = _safe_indexing(rows, chosen, axis=1)
+                    for named, one, its in _stages([part], some):
+                        yield f"{named} over {', '.join(map(str, some.columns))}", one, its
+        elif hasattr(step, "steps"):
+            yield from _stages([one for _, one in step.steps], rows)
+        else:
+            yield type(step).__name__, step, rows
+        rows = step.transform(rows)
 
 
-def _side_by_side(
-    graph: GraphBuilder, last: Any, inputs: Mapping[str, str], kinds: Mapping[str, ElementType], *, double: bool
-) -> str:
-    """Add the inputs as one matrix; texts become the codes of an estimator that has codes for them."""
-    found = histograms.categories_of(last) if type(last).__name__ in histograms.NAMES else []
-    codes = {one.column: one for one in found if one.is_text}
-    dtype = np.float64 if double else np.float32
-    parts = []
-    for column, (name, kind) in enumerate(kinds.items()):
-        if kind == "string" and column not in codes:
-            raise ModelError(f"the estimator takes numbers, and the column {name!r} is text; put an encoder before it")
-        value = inputs[name]
-        if kind == "string":
-            value = add_text_codes(graph, value, codes[column].texts)
-        parts.append(graph.cast(value, dtype))
-    return graph.node("Concat", parts, axis=1)
+def _difference(step: Any, rows: Any) -> str:
+    """Return what a step by itself does otherwise in ONNX, in words; empty where it does the same."""
+    rows = rows.toarray() if hasattr(rows, "toarray") else rows
+    columns, expected = frame_columns(rows), step.transform(rows)
+    expected = np.asarray(expected.toarray() if hasattr(expected, "toarray") else expected)
+    if expected.dtype.kind in "OUS":
+        return ""  # texts for a later step
+    worst, reason = np.inf, ""
+    for types in _types({name: _kind(values) for name, values in columns.items()}, alone=False):
+        try:
+            graph = GraphBuilder()
+            made = add_transformers(graph, [step], _source(graph, [step, None], rows, types))
+            graph.output("given", made.inputs["X"], "float", made.width)
+            got = run_columns(open_session(graph.build()), columns)["given"]
+            worst = min(worst, float((np.abs(got - expected) / np.maximum(1, np.abs(expected))).max()))
+        except Exception as error:  # a converter's, or onnxruntime's
+            reason = first_line(error)
+    if np.isfinite(worst):
+        return f"gives numbers that differ by up to {worst:.2g} in ONNX" if worst > PARITY else ""
+    return reason if reason.startswith("has no form") else f"has no form in ONNX: {reason}"
 
 
-def _refuse_codes_of_texts(last: Any) -> None:
-    """Refuse categories that are text behind other steps: between steps a graph has one matrix of numbers."""
-    found = histograms.categories_of(last) if type(last).__name__ in histograms.NAMES else []
-    if any(one.is_text for one in found):
-        raise ModelError(
-            f"the {type(last).__name__} reads text from the steps before it; put an OrdinalEncoder before it and name "
-            "its columns by `categorical_features`, or give the estimator the raw columns"
-        )
-
-
-def _add_ours(graph: GraphBuilder, last: Any, matrix: str) -> None:
+def _add_ours(graph: GraphBuilder, last: Any, matrix: str, rule: _Rule | None, *, turned: bool) -> None:
     """Add a method of fairkit: its file has an input for each column that it was fitted on."""
     import onnx
 
@@ -306,69 +369,59 @@ def _add_ours(graph: GraphBuilder, last: Any, matrix: str) -> None:
             column = graph.node("Gather", [matrix, place], axis=1)
             feeds[entry.name] = graph.node("Cast", [column], to=entry.type.tensor_type.elem_type)
     given = graph.inline(proto, feeds)
+    if rule is not None:  # a threshold classifier around it decides
+        _declare(graph, given["score"], None, "binary", rule, turned=turned)
+        return
     for output in proto.graph.output:
         kind: Any = _NAMES[output.type.tensor_type.elem_type]
         shape = output.type.tensor_type.shape.dim
         graph.output(output.name, given[output.name], kind, shape[1].dim_value or None)
 
 
-def _add_others(
-    graph: GraphBuilder, last: Any, matrix: str, width: int, task: Task, *, turned: bool, double: bool
-) -> None:
-    if type(last).__module__.partition(".")[0] == "catboost":
-        scores = _add_catboost(graph, last, matrix, task)
-    else:
-        scores = add_estimator(graph, matrix, last, task, width=width, double=double)
-    if turned:  # the probability of the first class
-        scores = graph.node("Sub", [1.0, scores])
-    add_outputs(graph, scores, task)
-
-
-def _add_catboost(graph: GraphBuilder, model: Any, matrix: str, task: Task) -> str:
-    """Add CatBoost's own graph, without the map that it makes of its probabilities."""
-    import onnx
-
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "model.onnx"
-        try:
-            model.save_model(str(file), format="onnx")
-        except Exception as error:  # CatBoost's own kind
-            raise ModelError(f"CatBoost does not export this model: {first_line(error)}") from error
-        proto = onnx.load(str(file))
-    wanted = proto.graph.output[0].name
-    for node in [node for node in proto.graph.node if node.op_type == "ZipMap"]:
-        wanted = node.input[0]
-        proto.graph.node.remove(node)
-    del proto.graph.output[:]
-    proto.graph.output.append(onnx.ValueInfoProto(name=wanted))
-    scores = graph.inline(proto, {proto.graph.input[0].name: matrix})[wanted]
-    if task == "binary":
-        return graph.node("Gather", [scores, graph.constant([1], np.int64)], axis=1)
-    return graph.reshape(scores, (-1, 1)) if task == "regression" else scores
-
-
 def _check(
-    proto: onnx.ModelProto, pipeline: Any, X: Any, columns: Mapping[str, NDArray[Any]], task: Task, *, turned: bool
-) -> None:
-    """Compare the file with the pipeline on the first rows."""
-    rows = X[:_CHECKED_ROWS]
+    proto: onnx.ModelProto, pipeline: Any, steps: Sequence[Any], X: Any, columns: Mapping[str, NDArray[Any]],
+    task: Task, rule: _Rule | None, *, turned: bool
+) -> None:  # fmt: skip
+    """Compare the file with the pipeline on the first rows: its scores, and its decisions with those of `predict`."""
+    rows, last = X[:_CHECKED_ROWS], steps[-1]
     try:
         session = open_session(proto)
         outputs = run_columns(session, {name: cells[:_CHECKED_ROWS] for name, cells in columns.items()})
     except Exception as error:  # onnxruntime's own kinds
         raise ModelError(f"onnxruntime does not run the exported file: {first_line(error)}") from error
+    said, matrix = np.asarray(pipeline.predict(rows)).reshape(len(rows)), rows
     if task == "regression":
-        expected = np.asarray(pipeline.predict(rows), dtype=np.float64)
-        scale = max(1.0, float(np.abs(expected).max()))
+        expected = said.astype(np.float64)
     else:
-        expected, scale = np.asarray(pipeline.predict_proba(rows), dtype=np.float64), 1.0
-        expected = expected[:, 0 if turned else 1] if task == "binary" else expected
+        for step in steps[:-1]:
+            matrix = step.transform(matrix)
+        margin = rule is not None and rule.margin
+        found = np.asarray((last.decision_function if margin else last.predict_proba)(matrix), dtype=np.float64)
+        expected = (-found if turned else found) if margin else found[:, 0 if turned else 1]
+        expected = found if task == "multiclass" else expected
+    scale = 1.0 if rule is not None and task != "regression" and not rule.margin else max(1.0, np.abs(expected).max())
     got = outputs.get("score", outputs.get("probabilities"))
     assert got is not None  # noqa: S101 -- add_outputs declared one of them
     worst = float(np.abs(got.reshape(expected.shape) - expected).max()) / scale
     if not worst <= PARITY:
         raise ModelError(
-            f"the exported file differs from the pipeline by up to {worst:.2g} (allowed: {PARITY:g}); nothing was "
-            "written. A step that rounds, or that reads numbers as text, does so otherwise in ONNX; XGBoost takes the "
-            "zeros of sparse matrices for missing values: let the encoders give dense ones (sparse_threshold=0)"
+            f"the exported file differs from the pipeline by up to {worst:.2g} (allowed: {PARITY:g}). A step that "
+            "rounds, or that reads numbers as text, does so otherwise in ONNX"
+        )
+    if task == "regression":
+        return
+    classes = np.asarray(last.classes_)
+    if task == "multiclass":
+        apart = classes[got.argmax(axis=1)] != said
+        near = np.diff(np.sort(expected, axis=1)[:, -2:]).ravel() <= PARITY
+    else:
+        apart = (outputs["decision_probability"].reshape(-1) >= 0.5) != (said == classes[0 if turned else 1])
+        limit = _Rule() if rule is None else rule
+        near = np.abs(expected - (limit.turned if turned else limit).threshold) <= PARITY * scale
+    # a score that single precision moves across the threshold: one row in a thousand
+    if (apart & ~near).any() or apart.sum() > max(1, len(rows) // 1_000):
+        raise ModelError(
+            f"the exported file would decide {apart.sum():,} of {len(rows):,} rows otherwise than predict, which does "
+            f"not take the most probable class of {type(last).__name__}: put CalibratedClassifierCV or, for two "
+            "classes, FixedThresholdClassifier around it"
         )

@@ -55,6 +55,8 @@ class _PostEstimator(Face):
         if self._is_classifier():
             self.rule_, solution = method.learn(self._classifier_scores(X), table, run)
             self.fitted_, self.details_, self.notes_ = None, dict(solution.details), solution.notes
+            if not hasattr(self.model, "predict_proba"):
+                self.notes_ = (*self.notes_, "Rows are ranked by decision_function, which is no probability.")
         else:
             self.fitted_ = method.fit(table, run, model=self._onnx_model())
             self.rule_, self.details_ = self.fitted_.rule, dict(self.fitted_.details)
@@ -117,7 +119,13 @@ class _PostEstimator(Face):
             raise ParameterError(
                 f"{self._method.name} repairs a model: give model=, an ONNX file or a fitted classifier"
             )
-        return hasattr(self.model, "predict_proba")
+        ranks = hasattr(self.model, "predict_proba") or hasattr(self.model, "decision_function")
+        if hasattr(self.model, "predict") and not ranks and not hasattr(self.model, "bind"):
+            raise ParameterError(
+                f"{self._method.name} ranks rows by a model's scores, and a {type(self.model).__name__} has neither "
+                "predict_proba nor decision_function: give a classifier with one of them (a vote with voting='soft')"
+            )
+        return ranks
 
     def _onnx_model(self) -> Any:
         from fairkit_onnx.model import OnnxModel
@@ -125,10 +133,19 @@ class _PostEstimator(Face):
         return self.model if isinstance(self.model, OnnxModel) else OnnxModel.load(self.model)
 
     def _classifier_scores(self, X: Any) -> NDArray[np.float64]:
-        scores = np.asarray(self.model.predict_proba(X), dtype=np.float64)[:, 1]
+        """Return the second class's probability; else decision_function, moved into [0, 1] in the same order."""
+        name, rows = type(self.model).__name__, len(X)
+        if not hasattr(self.model, "predict_proba"):
+            margin = np.asarray(self.model.decision_function(X), dtype=np.float64)
+            if margin.shape != (rows,):
+                raise DataError(f"the decision_function of {name} has shape {margin.shape} for {rows:,} rows, not [n]")
+            return np.asarray(0.5 * (1 + margin / (1 + np.abs(margin))))
+        scores = np.asarray(self.model.predict_proba(X), dtype=np.float64)
+        if scores.shape != (rows, 2):
+            raise DataError(f"the predict_proba of {name} has shape {scores.shape} for {rows:,} rows, not [n, 2]")
         if not np.isfinite(scores).all() or scores.min() < 0 or scores.max() > 1:
             raise DataError("the classifier's predict_proba gives numbers outside [0, 1], or NaN")
-        return scores
+        return scores[:, 1]
 
     def _table(self, X: Any, target: NDArray[np.float64], sensitive: Any, weights: Any) -> Table:
         features = frame_columns(X)

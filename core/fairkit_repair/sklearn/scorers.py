@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit.auditing.run import audit
 from fairkit.errors import MissingExtraError, ParameterError
+from fairkit.support.calls import checked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+@checked
 def scorer(metric: str, sensitive: str | None = None, *, favorable: Any = None) -> Scorer:
     """Return a scorer for `cross_val_score`, `GridSearchCV` and the like: larger is better.
 
@@ -26,7 +28,7 @@ def scorer(metric: str, sensitive: str | None = None, *, favorable: Any = None) 
         groups come beside X, as ``sensitive_features``: ``scorer(...).set_score_request(sensitive_features=True)``
         asks scikit-learn's metadata routing for them.
     favorable
-        The label's value that is good for the person; None: the larger one, of two numbers.
+        The label's value that is good for the person; None: as in `fairkit.audit`.
 
     Returns
     -------
@@ -57,13 +59,7 @@ class Scorer:
     def __call__(
         self, estimator: Any, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None
     ) -> float:
-        """Measure an estimator on rows.
-
-        Raises
-        ------
-        FairkitError
-            The groups are named twice, or the audit of these rows does not report the metric.
-        """
+        """Measure an estimator on rows."""
         if self.sensitive is not None and sensitive_features is not None:
             raise ParameterError(
                 f"`sensitive` names the groups ({self.sensitive}) and `sensitive_features` gives others; leave one out"
