@@ -73,9 +73,7 @@ class DataAuditor(Auditor):
         "representation": Term("representation", "A group's share of the table over its share of the population."),
         "group_share": Term("share of the table", "The share of the rows that the smallest group has."),
         "label_rate_difference": Term("favorable outcomes", "How far the shares of favorable outcomes lie apart."),
-        "missing_label_difference": Term(
-            "missing outcomes", "How far the shares of rows without an outcome lie apart."
-        ),
+        "missing_label_difference": Term("missing outcomes", "How far the shares without an outcome lie apart."),
         "missing_value_difference": Term("missing values", "How far the shares of rows without a value lie apart."),
         "group_auc": Term(
             "told from other columns", "How well the other columns tell a group: 0.5 is chance, 1 always."
@@ -109,10 +107,7 @@ class DataAuditor(Auditor):
         dataset = context.dataset
         sensitive = {column for split in dataset.roles.sensitive for column in split.columns}
         if not sensitive and dataset.roles.label is None:
-            raise ParameterError(
-                "which columns? Name those that hold groups with `sensitive`, and the outcome with `label` "
-                "and `favorable`"
-            )
+            raise ParameterError("which columns? Name those of groups with `sensitive`, and the outcome with `label`")
         chosen = self.parameters.columns or tuple(c for c in dataset.features if c not in sensitive)
         for name in chosen:
             if name not in dataset.columns:

@@ -99,7 +99,7 @@ LAYERS: dict[str, list[set[str]]] = {
     "fairkit_cli": [
         {"", "fields", "helping"},
         {"terminal", "trust"},
-        {"config", "drift", "junit", "lazy", "report_changes", "surroundings", "text"},
+        {"config", "junit", "lazy", "report_changes", "surroundings", "text"},
         {"evidence", "verifier"},
         {"names", "options", "pages", "precommit"},
         {"render"},

@@ -76,26 +76,25 @@ def _group_of(option: Any) -> str:
 
 
 _WORK = {
-    "Begin": ("init", "demo", "data", "plan"),
-    "Measure": ("audit", "compare", "why", "ask", "parity"),
+    "Begin": ("demo", "init", "data", "plan"),
+    "Look": ("audit", "why", "compare", "parity"),
     "Repair": ("mitigate", "frontier", "alternatives"),
-    "Show": ("certify", "verify", "report", "packs", "key", "policy", "registry"),
-    "Watch and extend": ("watch", "plugins"),
+    "Show": ("key", "certify", "verify", "report", "packs", "policy", "registry"),
+    "Go on": ("watch", "ask", "plugins"),
 }
 """The commands in the order of work."""
 
 
 def write_commands(formatter: Any, places: Mapping[str, str], commands: Mapping[str, Any]) -> None:
     """Write the list of commands; `commands` makes one, which is needed only where its text cannot be read."""
-    told = {name: _first(summary(place) or _imported(commands, name)) for name, place in places.items()}
-    listed = _WORK if "audit" in places else {}
-    known = {name for names in listed.values() for name in names}
-    rest = tuple(name for name in places if name not in known)
-    for title, names in {**listed, "Of plugins" if listed else "Commands": rest}.items():
-        rows = [(name, told[name]) for name in names if name in told]
-        if rows:
+    sentences = {name: _first(summary(place) or _imported(commands, name)) for name, place in places.items()}
+    sections = _WORK if sentences.keys() >= {"audit", "init"} else {}
+    grouped = {title: [name for name in names if name in sentences] for title, names in sections.items()}
+    rest = [name for name in sentences if not any(name in names for names in grouped.values())]
+    for title, names in (grouped | {"More" if grouped else "Commands": rest}).items():
+        if names:
             with formatter.section(title):
-                formatter.write_dl(rows, col_max=14)
+                formatter.write_dl([(name, sentences[name]) for name in names])
 
 
 def _imported(commands: Mapping[str, Any], name: str) -> str:
@@ -128,6 +127,4 @@ def _source(module: str) -> Path:
 
 def _first(text: str) -> str:
     """Return the first sentence."""
-    words = " ".join(text.split("\n\n", maxsplit=1)[0].split())
-    found = re.match(r".*?\.(?= |$)", words)
-    return words if found is None else found[0]
+    return re.split(r"(?<=[.?])\s", " ".join(text.split("\n\n", maxsplit=1)[0].split()), maxsplit=1)[0]

@@ -175,8 +175,12 @@ def say_keys(command: Any, keys: Collection[str]) -> None:
                 raise ParameterError(f"--{name} is given as the environment variable {_VARIABLES[name]}") from None
             key = now.get(name.replace("-", "_"), now.get(name.replace("-", "_").partition("_")[2]))
             if key is None:
-                others = [each for each, one in _siblings(ctx) if f"--{name}" in _options(one)] if name else []
-                if others:
+                others = (
+                    [each for each, one in _siblings(ctx) if any(f"--{name}" in param.opts for param in one.params)]
+                    if name
+                    else []
+                )
+                if 0 < len(others) <= 4:
                     error.message = f"No such option: --{name}. It belongs to {' and '.join(others)}."  # type: ignore[attr-defined]
                     error.possibilities = None  # type: ignore[attr-defined]
                 raise
@@ -197,10 +201,6 @@ def _loading(commands: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name in commands:
         with suppress(PluginError):
             yield name, commands[name]
-
-
-def _options(command: Any) -> set[str]:
-    return {text for param in command.params for text in param.opts}
 
 
 class _Plain:

@@ -46,8 +46,7 @@ def compare_reports(before: Report, after: Report, policy: Sequence[Rule] = (), 
             f"{when}: {text}" for when, one in (("before", before), ("after", after)) for text in one.warnings
         ),
         policy=tuple(judge(policy, one.findings, confidence=one.confidence)[0] for one in (before, after) if policy),
-        title=f"{before.model.name} on {before.data.name}, {before.data.rows:,} rows; then {after.model.name} on "
-        f"{after.data.name}, {after.data.rows:,} rows",
+        title=f"{_carried(before, after)}{_subject(before)}; then {_subject(after)}",
     )
 
 
@@ -100,6 +99,26 @@ def _interval(
     low = y - x - math.hypot(y - second[0], first[1] - x)
     high = y - x + math.hypot(second[1] - y, x - first[0])
     return (low, high) if math.isfinite(low) and math.isfinite(high) else None
+
+
+def _subject(report: Report) -> str:
+    return f"{report.model.name} on {report.data.name}, {report.data.rows:,} rows"
+
+
+def _carried(before: Report, after: Report) -> str:
+    """Say which column's part of each divided gap changed most."""
+    known = {one.key: one for one in before.findings if one.metric == "attribution"}
+    sentences = []
+    for one in after.findings:
+        if one.key not in known or one.parameters.get("of") == "score":
+            continue
+        then = {part["column"]: part["value"] for part in known[one.key].evidence.get("columns", ())}
+        now = {part["column"]: part["value"] for part in one.evidence.get("columns", ()) if part["column"] in then}
+        if now:
+            name = max(now, key=lambda column: abs(now[column] - then[column]))
+            whose = f"the gap of {one.groups[0].group if one.groups else one.sensitive}"
+            sentences.append(f"{name} carries {now[name]:+.3f} of {whose}, {then[name]:+.3f} in {before.data.name}. ")
+    return "".join(sentences)
 
 
 def _notes(before: Report, after: Report, shared: int) -> Iterator[str]:

@@ -97,12 +97,15 @@ class Term(NamedTuple):
         Of a rate: of 100 of whom, and how many do what: ``("qualified people", "get a favorable decision")``.
     share_of_class
         The same where the decision is one of several classes, which stands for ``{0}``.
+    short
+        The field's short name, as ``TPR``; empty where there is none.
     """
 
     plain: str
     meaning: str
     share: tuple[str, str] | None = None
     share_of_class: tuple[str, str] | None = None
+    short: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -188,6 +188,13 @@ _ENDINGS = (
 )
 
 
+def short_name(metric: str) -> str:
+    """Return the field's short name, as ``TPR difference``; where there is none the name in words."""
+    base = next((metric.removesuffix(end) for end in ENDINGS if metric.endswith(end)), metric)
+    short = metric_term(metric).short or metric_term(base).short
+    return (short + metric.removeprefix(base) if short else metric).replace("_", " ")
+
+
 def used_terms(metrics: Iterable[str]) -> list[tuple[str, Term]]:
     """Return the metrics that a page shows and the words that every page uses, by key, in alphabetical order."""
     found = {metric: metric_term(metric) for metric in metrics}
@@ -199,7 +206,7 @@ Kind = Literal["difference", "ratio", "level"]
 _KINDS: tuple[Kind, ...] = ("difference", "ratio", "level")
 
 
-def disparities(report: Report, shown: Headlines | None = None) -> list[Finding]:
+def disparities(report: Report, shown: Headlines | None = None, most: int = MOST_DISPARITIES) -> list[Finding]:
     """Return the disparities between groups that are shown first, none of them twice under two names.
 
     What the policy is about is always among them. Differences come before ratios, each the farthest from parity first:
@@ -226,7 +233,7 @@ def disparities(report: Report, shown: Headlines | None = None) -> list[Finding]
     ]
     keys = {finding.key for finding in judged}
     others = sorted((f for f in chosen if f.key not in keys), key=_far_first)
-    return sorted([*judged, *others[: max(MOST_DISPARITIES - len(judged), 0)]], key=_far_first)
+    return sorted([*judged, *others[: max(most - len(judged), 0)]], key=_far_first)
 
 
 def kind_of(finding: Finding) -> Kind:
@@ -351,6 +358,9 @@ def answer(report: Report, finding: Finding, rule: RuleResult | None = None) -> 
     return Answer(finding, rule, sentence, None if rule is None else _limit(report, rule, scale))
 
 
+_DECISIONS = ("accepted", "admitted", "approved", "funded", "granted", "hired", "invited", "paroled", "selected")
+
+
 class Share(NamedTuple):
     """Of 100 of whom, how many do what."""
 
@@ -391,7 +401,14 @@ def _share(report: Report, finding: Finding) -> Share | None:
     if said is None or ("class" not in finding.parameters and "{0}" in "".join(said)):
         return None
     label = finding.parameters.get("class")
-    return Share(*(text.format(label) for text in said))
+    whom, do = (text.format(label) for text in said)
+    return Share(whom, decided(report, do))
+
+
+def decided(report: Report, do: str) -> str:
+    """Say "are approved" for "get a favorable decision" where the table's own value is such a word."""
+    word = str(report.data.favorable)
+    return do.replace("get a favorable decision", f"are {word}") if word in _DECISIONS else do
 
 
 def _ends(finding: Finding) -> list[tuple[str, float]]:

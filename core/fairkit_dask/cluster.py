@@ -108,7 +108,8 @@ def _check_worker(
                 f"fix it there with: pip install '{name}=={ours}'"
             )
     for extra, names in libraries.items():
-        absent = [name for name in names if name not in versions]
+        # xgboost-cpu and xgboost are the same module
+        absent = [name for name in names if not versions.keys() & {name, name.removesuffix("-cpu")}]
         if absent:
             raise EngineError(
                 f"the worker {address} has no {absent[0]}; fix it there with: pip install 'fairkit[{extra}]'"

@@ -32,10 +32,12 @@ TERMS: Mapping[str, Term] = {
     "equalized_odds_difference": Term(
         "difference in favorable decisions, qualified and unqualified apart",
         "The larger of two differences between groups: among the qualified, and among the unqualified; 0 is equal.",
+        short="EO",
     ),
     "equalized_odds_ratio": Term(
         "ratio of favorable decisions, qualified and unqualified apart",
         "The smaller of two ratios between groups: among the qualified, and among the unqualified; 1 is equal.",
+        short="EO",
     ),
     "gap_max": Term(
         "largest difference in right decisions",
@@ -60,6 +62,7 @@ TERMS: Mapping[str, Term] = {
     "statistical_parity_ks": Term(
         "difference of the score distributions",
         "The largest distance between the share of a group and of everybody with a score up to any threshold.",
+        short="score distance (KS)",
     ),
     "worst_group_loss": Term("mean loss of the worst group", "The largest mean loss of any group."),
     "impact_ratio": Term("impact ratio", "A group's share of favorable decisions over that of the reference group."),

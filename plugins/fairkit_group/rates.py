@@ -55,10 +55,12 @@ class SelectionRate(Rate):
         "difference": Term(
             "difference in favorable decisions",
             "The largest minus the smallest share of people with a favorable decision, between groups; 0 is equal.",
+            short="DP",
         ),
         "ratio": Term(
             "ratio of favorable decisions",
             "The smallest over the largest share of people with a favorable decision, between groups; 1 is equal.",
+            short="DP",
         ),
     }
     headline: ClassVar[Headline] = Headline(between=1, column=1, disparity=False, sentence=True)
@@ -78,15 +80,18 @@ class TruePositiveRate(Rate):
         "The share of qualified people who get the favorable decision.",
         share=("qualified people", "get a favorable decision"),
         share_of_class=("people whose class is {0}", "are put in it"),
+        short="TPR",
     )
     terms_between: ClassVar[Mapping[str, Term]] = {
         "difference": Term(
             "difference in favorable decisions among the qualified",
             "The largest minus the smallest share of qualified people who get the favorable decision; 0 is equal.",
+            short="TPR",
         ),
         "ratio": Term(
             "ratio of favorable decisions among the qualified",
             "The smallest over the largest share of qualified people who get the favorable decision; 1 is equal.",
+            short="TPR",
         ),
     }
     headline: ClassVar[Headline] = Headline(between=2, column=2, disparity=False, sentence=True)
@@ -105,6 +110,7 @@ class FalseNegativeRate(Rate):
         "The share of qualified people who get the unfavorable decision.",
         share=("qualified people", "get an unfavorable decision"),
         share_of_class=("people whose class is {0}", "are not put in it"),
+        short="FNR",
     )
     headline: ClassVar[Headline] = Headline(disparity=False)
     better: ClassVar[Better] = "lower"
@@ -122,6 +128,7 @@ class FalsePositiveRate(Rate):
         "The share of unqualified people who get the favorable decision all the same.",
         share=("unqualified people", "get a favorable decision"),
         share_of_class=("people whose class is not {0}", "are put in class {0}"),
+        short="FPR",
     )
     headline: ClassVar[Headline] = Headline(between=3, column=3)
     better: ClassVar[Better] = "lower"
@@ -139,6 +146,7 @@ class TrueNegativeRate(Rate):
         "The share of unqualified people who get the unfavorable decision.",
         share=("unqualified people", "get an unfavorable decision"),
         share_of_class=("people whose class is not {0}", "are not put in class {0}"),
+        short="TNR",
     )
     headline: ClassVar[Headline] = Headline(disparity=False)
     better: ClassVar[Better] = "higher"

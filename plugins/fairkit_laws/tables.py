@@ -24,6 +24,7 @@ BUILDERS: Mapping[str, Builder] = {
     "disparities": technical.disparities,
     "policy": technical.policy,
     "data": technical.data_sheet,
+    "table-itself": technical.table_itself,
     "mitigation": technical.mitigation,
     "evidence": technical.evidence,
     "settings": technical.settings,

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from fairkit.packs import Cell, Column, PackTable
 from fairkit_laws.context import Context, NotAnsweredError
+
+if TYPE_CHECKING:
+    from fairkit.results.findings import Finding
 
 _VALUE = (Column("value", "number"), Column("from", "number"), Column("to", "number"))
 
@@ -54,19 +58,18 @@ def groups(context: Context) -> list[PackTable]:
     return [PackTable(title="In each group", columns=columns, rows=tuple(rows))]
 
 
+def _between(title: str, findings: Iterable[Finding], otherwise: str) -> list[PackTable]:
+    rows = tuple((f.metric, f.place, f.value, *_ends(f.interval)) for f in findings if f.value is not None)
+    if not rows:
+        raise NotAnsweredError(otherwise)
+    return [PackTable(title=title, columns=(Column("metric"), Column("between groups of"), *_VALUE), rows=rows)]
+
+
 def disparities(context: Context) -> list[PackTable]:
     """Return every difference and ratio between groups under the field's own names."""
     named = ("demographic_parity", "equal_opportunity", "equalized_odds", "statistical_parity")
-    rows = tuple(
-        (one.metric, one.place, one.value, *_ends(one.interval))
-        for one in context.report.findings
-        if one.sensitive is not None and one.value is not None and one.metric.startswith(named)
-        and "class" not in one.parameters
-    )  # fmt: skip
-    if not rows:
-        raise NotAnsweredError("no disparities were measured")
-    columns = (Column("metric"), Column("between groups of"), *_VALUE)
-    return [PackTable(title="Disparities", columns=columns, rows=rows)]
+    found = (f for f in context.report.findings if f.sensitive is not None and f.metric.startswith(named))
+    return _between("Disparities", (f for f in found if "class" not in f.parameters), "no disparities were measured")
 
 
 def policy(context: Context) -> list[PackTable]:
@@ -110,6 +113,12 @@ def data_sheet(context: Context) -> list[PackTable]:
         more = (f"{data.more_columns:,} more columns.",) if data.more_columns else ()
         tables.append(PackTable(title="Columns", columns=columns, rows=rows, notes=more))
     return tables
+
+
+def table_itself(context: Context) -> list[PackTable]:
+    """Return what `fairkit data` measures of the table, before any model: representation, outcomes, missing values."""
+    lacks = "the table itself was not looked at: `fairkit certify --auditor group --auditor data` does"
+    return _between("The table, before any model", (f for f in context.report.findings if f.auditor == "data"), lacks)
 
 
 def mitigation(context: Context) -> list[PackTable]:

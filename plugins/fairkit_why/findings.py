@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 MOST_ROWS = 200_000
 """Rows on which nuisances are fitted: of more, so many drawn by the hash of what they hold."""
 
-ABOUT = "About this model on these rows. Training again without a column may leave the gap."
-EXACT = "Exact: means over all pairs of a row of either group, of the score before the link."
+ABOUT = "About this model on these rows. Retraining without a column may not close the gap."
+EXACT = "Exact: means over all pairs of a row of either group, of the log-odds of a favorable decision."
 _RATES = {"true_positive_rate": 1.0, "false_positive_rate": 0.0}
 
 

@@ -83,7 +83,7 @@ def test_a_constant_model_is_said_before_the_numbers(run):
     assert result.exit_code == 0, result.output
     said, numbers = " ".join(result.stdout.split()).split("Between groups")
     assert "! columns one: All 900 rows get the favorable decision" in said
-    assert "demographic_parity_difference" in numbers
+    assert "DP difference" in numbers
     page = run("compare", *columns, *about, "--format", "html")
     assert "All 900 rows get the favorable decision" in page.stdout
 

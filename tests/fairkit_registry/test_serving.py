@@ -57,7 +57,7 @@ def test_what_was_not_audited_is_refused(registry, model, certify, policy, key):
     assert "segment" in text
     assert "3 numbers a row" in text
     assert decided(registry, replace(policy, plain=False)) == []
-    assert "of the model, says its audit: It is odd." in decided(registry, policy, "note")
+    assert "from the audit: It is odd." in decided(registry, policy, "note")
 
 
 @pytest.mark.parametrize(

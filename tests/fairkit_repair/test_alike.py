@@ -59,6 +59,6 @@ def test_worse_than_the_most_frequent_outcome_is_said_where_it_is_significant():
     label = np.tile([0, 0, 0, 1], 250)
     table = Table(columns={}, features=(), target=label.astype(float))
     wrong = np.where(np.arange(1000) % 3 == 0, 1 - label, label)
-    assert "worse than no model" in below_majority(table, report(wrong, label))[0]
+    assert "below that of deciding alike for all" in below_majority(table, report(wrong, label))[0]
     assert below_majority(table, report(np.zeros(1000, dtype=int), label)) == ()
     assert treats_all_alike(Rare(), table, report(np.zeros(1000, dtype=int), label))

@@ -1,24 +1,21 @@
-"""`fairkit packs`: the renderings for laws, the state of their clauses, and whether their sources have changed."""
+"""`fairkit packs`: the renderings for laws, and the state of their clauses."""
 
 from __future__ import annotations
 
 import datetime
-import functools
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fairkit_cli import options as opt
 from fairkit_cli.packs import find_pack, installed
-from fairkit_cli.terminal.output import FAILED, INCONCLUSIVE, PASSED, echo, print_json, say
-from fairkit_cli.terminal.plain import indented
+from fairkit_cli.terminal.output import INCONCLUSIVE, PASSED, echo, print_json, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 app = typer.Typer(
-    help="Renderings for laws: what they are, which clauses apply, what has changed.",
+    help="Renderings for laws: what they are, and which clauses apply.",
     invoke_without_command=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -38,10 +35,10 @@ def packs(ctx: typer.Context, output_format: opt.TableFormat = "table") -> None:
         print_json([pack.to_dict() for pack in found.values()])
     for pack in found.values() if output_format == "table" else ():
         echo(
-            *indented(f"{pack.name}  {pack.title}", ""),
-            *indented(pack.law),
-            *indented(f"{pack.source}, checked {pack.checked}, status {pack.to_dict()['status'] or 'unknown'}"),
-            *indented(f"facts: {', '.join(fact.key for fact in pack.facts) or 'none'}"),
+            f"{pack.name}  {pack.title}",
+            f"    {pack.law}",
+            f"    {pack.source}, checked {pack.checked}, status {pack.to_dict()['status'] or 'unknown'}",
+            f"    facts: {', '.join(fact.key for fact in pack.facts) or 'none'}",
         )
     for failure in failures:
         say(failure)
@@ -62,7 +59,7 @@ def status(
     """List every clause by the day until which its check counts: state today, mark, what may change it."""
     from fairkit_cli.options.data import today
 
-    rows = sorted(_clauses(names, today()), key=lambda row: (row["recheck_by"], row["pack"]))
+    rows = sorted(clauses(names, today()), key=lambda row: (row["recheck_by"], row["pack"]))
     if output_format == "json":
         print_json(rows)
     else:
@@ -74,7 +71,7 @@ def status(
     raise typer.Exit(INCONCLUSIVE if strict and any(row["overdue"] or row["lacks"] for row in rows) else PASSED)
 
 
-def _clauses(names: Sequence[str] | None, day: str) -> list[dict[str, Any]]:
+def clauses(names: Sequence[str] | None, day: str) -> list[dict[str, Any]]:
     """Return a record for each clause of the packs named, or of all."""
     from fairkit.plugins.finding import pack_plugins
 
@@ -87,25 +84,3 @@ def _clauses(names: Sequence[str] | None, day: str) -> list[dict[str, Any]]:
             say(failure)
     form, today = pack_plugins()[1], datetime.date.fromisoformat(day)
     return [{"pack": pack.name, **record} for pack in chosen for record in form.clauses(pack, today)]
-
-
-@app.command("drift")
-def drift(names: Names = None, *, output_format: opt.TableFormat = "table") -> None:
-    """Fetch every source, and compare the quoted words and the text's digest with those of the pack.
-
-    Exit code 0: all are the same; 1: one has changed; 3: none has changed, and one could not be verified. No other
-    command of packs uses the network.
-    """
-    from fairkit_cli.drift import drift_of, fetched
-    from fairkit_cli.options.data import today
-
-    fetch = functools.cache(fetched)
-    drifts = [(row["pack"], drift_of(row, fetch)) for row in _clauses(names, today())]
-    if output_format == "json":
-        print_json([{"pack": name, **asdict(one)} for name, one in drifts])
-    else:
-        for name, one in drifts:
-            echo(f"{one.result:16}  {name}  {one.clause}: {one.reason} ({one.address or 'no source'})")
-    results = {one.result for _, one in drifts}
-    code = INCONCLUSIVE if "could not verify" in results else PASSED
-    raise typer.Exit(FAILED if "changed" in results else code)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fairkit.reading import MEANING, change_name, headline_changes
+from fairkit.reading import MEANING, change_name, headline_changes, short_name
 from fairkit.results.policy import verdict_of
 from fairkit.support.numbers import interval, measured, number
 from fairkit_cli.fields import as_options
@@ -87,8 +87,14 @@ def change_parts(changes: Sequence[Change], names: tuple[str, str], confidence: 
     parts: list[Part | None] = [Note(summary([*performance, *between]), "verdict", on=On.PAGE)]
     for title, more, chosen in (("Performance", level, performance), ("Between groups", "", between)):
         if chosen:
-            table = change_table(chosen, names, title, brief=True, on=On.TEXT)
-            parts.append(Section([title, more], [table], "part", on=On.TEXT))
+            apart = [each for each in chosen if each.outcome != "same"] or chosen
+            alike = ", ".join(_where(each, short=True) for each in chosen if each not in apart)
+            inner = [
+                change_table(chosen, names, title, brief=True, on=On.SUMMARY),
+                change_table(apart, names, title, brief=True, on=On.SCREEN),
+                Note(f"No significant difference: {alike}. --format json has all.", on=On.SCREEN) if alike else None,
+            ]
+            parts.append(Section([title, more], inner, "part", on=On.TEXT))
             parts += _charts(title, chosen, names)
     everything = change_table(changes, names, "All numbers")
     folded = Section(f"All {len(changes)} numbers", [everything], "fold", on=On.PAGE)
@@ -123,8 +129,9 @@ def summary(changes: Sequence[Change]) -> Inline:
     return sentence
 
 
-def _where(change: Change) -> str:
-    return change_name(change) + (f" ({change.place})" if change.sensitive else "")
+def _where(change: Change, *, short: bool = False) -> str:
+    name = short_name(change.metric) if short else change_name(change)
+    return name + (f" ({change.place})" if change.sensitive else "")
 
 
 def _reach(change: Change) -> float:
@@ -154,7 +161,9 @@ def change_table(
         ends = (number(change.before), number(change.after))
         outcome = Span(MEANING[change.outcome], change.outcome)
         if brief:
-            rows.append((change_name(change), where, *ends, measured(change.difference, change.interval), outcome))
+            name = change_name(change).replace(change.metric, short_name(change.metric), 1)
+            called: Inline = [Span(change_name(change), on=On.PAGE | On.SUMMARY), Span(name, on=On.SCREEN)]
+            rows.append((called, where, *ends, measured(change.difference, change.interval), outcome))
         else:
             group = name_of(change.group) if change.group else "-"
             rows.append((change_name(change), where, group, *ends, *sized(change.difference, change.interval), outcome))

@@ -29,6 +29,7 @@ from fairkit_cli.pages.parts import (
     Listing,
     Note,
     On,
+    Part,
     Section,
     Span,
     Spec,
@@ -103,14 +104,27 @@ def disparity_section(report: Report) -> Section | None:
         return None
     level = f"{report.confidence:.0%} intervals"
     limits = " A vertical bar marks the policy's limit." if any(rule_for(report, f) for f in findings) else ""
-    listed = findings_table(report, findings, "Largest disparities", bars=True, on=On.TEXT)
+    listed = findings_table(report, findings, "Largest disparities", bars=True, on=On.SUMMARY)
     intro = f"What the policy limits, and the largest other differences between groups, with {level}.{limits}"
-    title = [*page_only("Disparities"), Span(f"Largest disparities, {level}", on=On.TEXT)]
+    title = [*page_only("Disparities"), Span(f"Largest disparities, {level}", on=On.SUMMARY)]
     details = Section("Each disparity and its groups", [_opened(report, each) for each in findings], "part", on=On.PAGE)
     charts = list(_charts(report, findings))
-    return Section(
-        title, [listed, Note(intro, on=On.PAGE), Note(about_many(report, findings), "muted"), *charts, details]
-    )
+    about = Note(about_many(report, findings), "muted")
+    return Section(title, [listed, Note(intro, on=On.PAGE), about, *charts, details])
+
+
+_ON_SCREEN = 9
+
+
+def largest_of(report: Report, sensitive: str) -> list[Part]:
+    """Return the largest disparities of one column, for a screen."""
+    found = disparities(report, most=len(report.findings))
+    chosen = sorted((f for f in found if f.sensitive == sensitive), key=lambda each: rule_for(report, each) is None)
+    most = max(_ON_SCREEN // max(len(report.data.groups), 1), 4)
+    more = len(chosen) - most
+    table = findings_table(report, chosen[:most], sensitive, bars=True, place=False, on=On.SCREEN)
+    rest = [Note(f"{more} more: --format json", "muted", on=On.SCREEN)] if more > 0 else []
+    return [table, *rest, Note("", on=On.SCREEN)] if chosen else []
 
 
 def _charts(report: Report, findings: Sequence[Finding]) -> Iterator[Chart]:
@@ -179,6 +193,7 @@ def findings_table(
     *,
     everything: bool = False,
     bars: bool = False,
+    place: bool = True,
     on: On = On.ALL,
 ) -> Table:
     """Return findings as numbers; `everything`: under the field's names only, and to be sorted and filtered."""
@@ -193,7 +208,7 @@ def findings_table(
         rows.append((metric, where, value, pair + (" ✓" if survives(finding) else ""), _between(finding), judged))
         limit = None if rule is None else rule.limit
         drawn.append(Bar(finding.value, finding.interval, limit, bool(finding.inconclusive)))
-    columns = [*words("metric", "groups of"), *numbers("value", "interval")]
+    columns = [*words("metric"), *words("groups of", on=On.ALL if place else On.PAGE), *numbers("value", "interval")]
     columns += words("lowest to highest group", "policy", on=On.PAGE)
     return Table(label, columns, rows, bars=drawn if bars else (), sortable=everything, on=on)
 

@@ -9,6 +9,7 @@ from fairkit.results.evidence import Calibration, CurveBands, Curves, Histogram,
 from fairkit.support.numbers import interval, number
 from fairkit_cli.pages import charts
 from fairkit_cli.pages.charts import heights
+from fairkit_cli.pages.findings import largest_of
 from fairkit_cli.pages.parts import (
     Cell,
     Chart,
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from fairkit_cli.text.view import GroupRow
 
 
-_THRESHOLD = 0.5
 _LEAST = 30
 
 
@@ -51,7 +51,7 @@ def panel(report: Report, finding: Finding, histogram: Histogram) -> Panel | Non
     whole = all(float(part).is_integer() for part in bins)
     if report.model.task != "binary" or report.data.weights or not whole or len(histogram.groups) < 2:
         return None
-    start = min(range(len(histogram.edges)), key=lambda place: abs(histogram.edges[place] - _THRESHOLD))
+    start = _model_threshold(report, histogram)
     rules = [
         one.rule.to_dict()
         for one in report.policy
@@ -82,6 +82,15 @@ def panel(report: Report, finding: Finding, histogram: Histogram) -> Panel | Non
     )
 
 
+def _model_threshold(report: Report, histogram: Histogram) -> int:
+    """Return the edge above which as many people are as the model favors; that of 0.5 where it decides nothing."""
+    edges = range(len(histogram.edges))
+    if not report.decisions:
+        return min(edges, key=lambda place: abs(histogram.edges[place] - 0.5))
+    bins = [sum(map(sum, part)) for part in zip(*histogram.groups.values(), strict=True)]
+    return min(edges, key=lambda place: abs(sum(bins[place:]) - report.decisions["favorable"]))
+
+
 MOST_LINES = 6
 """So many groups share a chart; the others are in its table."""
 
@@ -95,7 +104,7 @@ def group_sections(report: Report) -> list[Section]:
 
 def _section(report: Report, sensitive: str) -> Section:
     rates = "" if (name := favorable_class(report)) is None else f" (rates of {name})"
-    parts = _rates(report, sensitive)
+    parts = [*largest_of(report, sensitive), *_rates(report, sensitive)]
     parts += [_scores(report, finding) for finding in score_findings(report, sensitive)]
     title: Inline = ["Groups of ", name_of(sensitive), Span(rates, on=On.TEXT)] if parts else None
     return Section(title, parts, "section" if parts else "part", anchor_of(report, sensitive))

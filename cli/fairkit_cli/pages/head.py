@@ -93,7 +93,12 @@ def verdict(report: Report, rule_answers: list[Answer] | None = None) -> list[Pa
     also = f" ({len(decisive) - 1} more below.)" if len(decisive) > 1 else ""
     banner = Note([view.summary, *page_only(". ", Span(sentence, "answer"), also)], "banner", view.verdict)
     items = [_rule(rule, None if rule is decisive[0] else said.get(id(rule))) for rule in view.rules]
-    return [banner, Listing(items, "rules")]
+    parts: list[Part] = [banner, Listing(items, "rules", on=On.PAGE | On.SUMMARY)]
+    for rule in view.rules:  # a screen says people first, and the number below
+        reason, people = as_options(rule.reason), said.get(id(rule))
+        parts.append(Listing([Item(reason if people is None else str(people), rule.verdict)], "rules", on=On.SCREEN))
+        parts += [] if people is None else [Note(f"    {reason}", on=On.SCREEN)]
+    return parts
 
 
 def _rule(rule: RuleResult, said: Answer | None) -> Item:

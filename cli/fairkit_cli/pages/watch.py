@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -33,7 +34,7 @@ from fairkit_cli.pages.parts import (
 )
 
 if TYPE_CHECKING:
-    from fairkit_watch.results import WatchSnapshot
+    from fairkit_watch.results import RuleLook, WatchSnapshot
     from fairkit_watch.snapshot import Course
 
 MOST_ALARMS, MOST_DAYS, MOST_GROUPS = 12, 6, 8
@@ -149,8 +150,8 @@ def _alarms(snapshot: WatchSnapshot) -> list[Part]:
     return parts
 
 
-_MORE = "A watch keeps counts. The rows of both periods say what changed, number by number: "
-_COMPARED = "fairkit compare MODEL --data BEFORE --against SINCE --sensitive COLUMN"
+_MORE = "A watch keeps counts. The rows of both periods say which columns carry the change: "
+_COMPARED = "fairkit compare MODEL --data BEFORE --against SINCE --sensitive COLUMN --auditor why"
 
 
 def rule_section(snapshot: WatchSnapshot, place: int, course: Course) -> Section:
@@ -179,7 +180,25 @@ def rule_section(snapshot: WatchSnapshot, place: int, course: Course) -> Section
         f"Of all decisions since {snapshot.since}, day by day",
         _legend(chart),
     )
-    return Section(heading, [Note([badge(rule.verdict), f": {rule.reason}."]), figure], on=On.PAGE)
+    quiet = None if chart.events else _needed(snapshot, rule, course)
+    return Section(heading, [Note([badge(rule.verdict), f": {rule.reason}."]), quiet, figure], on=On.PAGE)
+
+
+def _needed(snapshot: WatchSnapshot, rule: RuleLook, course: Course) -> Note | None:
+    """Say how long a week's number beyond the limit would have to last for an alarm; None where none is."""
+    sign = 1 if rule.kind == "max" else -1
+    beyond = [value for _, _, value, _ in course.weeks if value is not None and sign * (value - rule.limit) > 0]
+    if not beyond or rule.value is None or rule.interval is None or rule.verdict == "fail":
+        return None
+    # a band of n decisions is as wide as 1 / sqrt(n), and has to fit between the number and the limit
+    width = rule.value - rule.interval[0] if sign > 0 else rule.interval[1] - rule.value
+    people = max(math.ceil(snapshot.rows * (width / (beyond[-1] - rule.limit)) ** 2 / 100) * 100, 100)
+    weeks = math.ceil(people / (snapshot.rows / len(course.weeks)))
+    many = f"{len(beyond)} of {len(course.weeks)} weeks are beyond the limit, and no alarm was raised"
+    return Note(
+        f"{many}: weeks alone are few people. If all were as the last of these ({number(beyond[-1])}), about "
+        f"{people:,} people, {weeks:,} weeks at this pace, would raise one."
+    )
 
 
 def _legend(chart: timelines.Timeline) -> list[Key]:

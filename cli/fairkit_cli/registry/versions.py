@@ -140,7 +140,7 @@ def list_models(
             [
                 (
                     *(v.reference, ", ".join(aliases_at.get(v.version, ())), v.model[:12], size(v.size)),
-                    *(str(len(v.certificates)), v.parent or "", v.added_at[:16], ", ".join(v.tags)),
+                    *(str(len(v.certificates)), v.parent or "", v.added_at[:10], ", ".join(v.tags)),
                 )
                 for v in versions
             ],
@@ -236,5 +236,15 @@ def _show_log(name: str | None, limit: int | None, registry: Path | None, output
             "revoke": f"{str(event.body.get('key') or event.body.get('certificate'))[:12]}: {event.body.get('reason')}",
         }
         more = details.get(event.action) or str(event.body.get("certificate") or event.body.get("model", ""))[:12]
-        rows.append((str(event.seq), event.at[:19], event.action, what, more, str(event.body["by"]), event.digest[:12]))
+        rows.append(
+            (
+                str(event.seq),
+                event.at[:19].replace("T", " "),
+                event.action,
+                what,
+                more,
+                str(event.body["by"]),
+                event.digest[:12],
+            )
+        )
     echo(*columns(("event", "at", "action", "what", "", "by", "digest"), rows))

@@ -19,6 +19,7 @@ from fairkit.errors import FairkitError
 from fairkit_cli.fields import as_options
 from fairkit_cli.terminal.interrupts import lasting_interrupts
 from fairkit_cli.terminal.output import BUG, INTERRUPTED, USAGE, give_up, say
+from fairkit_cli.terminal.plain import folded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +56,11 @@ def guarded() -> Iterator[None]:
         raise typer.Exit(USAGE) from error
     except Exception as error:
         if isinstance(error, typer.Exit) or hasattr(error, "exit_code"):
-            raise  # typer's own: it says what was typed wrongly, and exits with 2
+            message = str(getattr(error, "format_message", str)())
+            if message and "\n" not in message:  # typer's own: it says what was typed wrongly, and exits with 2
+                lines = folded(f"Error: {message}", terminal=sys.stderr.isatty())
+                error.format_message = lambda: "\n".join(lines).removeprefix("Error: ")  # type: ignore[attr-defined]
+            raise
         raise _bug(error) from error
 
 

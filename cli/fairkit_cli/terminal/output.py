@@ -14,6 +14,7 @@ from fairkit.commands import EXIT_CODES
 from fairkit.errors import FairkitError
 from fairkit.support.escaping import json_text, visible
 from fairkit.support.timings import phase, running
+from fairkit_cli.terminal.plain import folded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -35,7 +36,8 @@ def exit_code(verdict: str | None) -> int:
 
 def echo(*lines: str) -> None:
     """Print lines for people; what acts on a terminal is shown instead, and no name begins a line (see `visible`)."""
-    put("".join(f"{visible(line)}\n" for line in lines or ("",)))
+    terminal = sys.stdout.isatty()
+    put("".join(f"{part}\n" for line in lines or ("",) for part in folded(visible(line), terminal=terminal)))
 
 
 def record_text(value: Any) -> str:
@@ -116,9 +118,10 @@ def say(message: str) -> None:
 
     A standard error that takes nothing is passed over: there is nobody to tell.
     """
-    text = visible(message, lines=True).replace("\n", "\n  ")
+    lines = f"fairkit: {visible(message, lines=True)}".replace("\n", "\n  ").split("\n")
+    text = "\n".join(part for line in lines for part in folded(line, terminal=sys.stderr.isatty()))
     try:
-        print(f"fairkit: {text}", file=sys.stderr, flush=True)  # noqa: T201 -- the one place
+        print(text, file=sys.stderr, flush=True)  # noqa: T201 -- the one place
     except (OSError, ValueError):
         return
 

@@ -26,7 +26,7 @@ PICTURE = "···"
 """What the header of a column of bars has in it; such a column is left out where it does not fit."""
 NARROW = 8
 """No column of words is made narrower, unless its words are."""
-_PIECE = re.compile(r"[^\s_+&/=-]*[\s_+&/=-]*")
+_PIECE = re.compile(r"(?:[^\s_+&/=-]|(?<=\d)-(?=\d))*[\s_+&/=-]*")
 
 
 def fitted(table: Table, width: int, shown: Callable[[object], str] = str) -> tuple[Table, int]:
@@ -132,16 +132,18 @@ def plain(text: object, style: str = "") -> Text:
     return Text(visible(text), style=style)
 
 
-def to_text(parts: Iterable[RenderableType], *, terminal: bool) -> str:
+def to_text(parts: Iterable[RenderableType], *, terminal: bool, width: int | None = None) -> str:
     """Render with rich: the terminal's width and colours, or plain text of 100 columns (``COLUMNS`` names others).
 
     Tables are made to fit (see `fitted`); where nobody says how wide the text may be, they are as
     wide as they are. Strings, also those in tables, are shown as they are spelled: see `shown`.
     """
+    from rich.padding import Padding
     from rich.table import Table
+    from rich.text import Text
 
     target = io.StringIO()
-    told = told_width(terminal=terminal)
+    told = width or told_width(terminal=terminal)
     width = told or 100
     console = _console(file=target, width=width, force_terminal=terminal, no_color=not terminal)
     for part in parts:
@@ -149,6 +151,11 @@ def to_text(parts: Iterable[RenderableType], *, terminal: bool) -> str:
             table, console.width = fitted(part, width if told else WIDEST, shown)
             console.print(table)
             console.width = width
+        elif isinstance(part, Text) and part.plain[:1] in " ·" and part.cell_len > width:
+            indent = len(part.plain) - len(part.plain.lstrip(" ·✓✗?"))
+            first, *rest = part[indent:].wrap(console, width - indent)
+            console.print(part[:indent].append_text(first))
+            console.print(*(Padding(line, (0, 0, 0, indent)) for line in rest), sep="\n")
         else:
             console.print(part)
     return "\n".join(line.rstrip() for line in target.getvalue().split("\n")).rstrip("\n") + "\n"
@@ -161,14 +168,20 @@ def told_width(*, terminal: bool) -> int | None:
     return max(shutil.get_terminal_size((100, 24)).columns, LEAST)
 
 
-def indented(text: str, indent: str = "    ") -> list[str]:
-    """Return a sentence in lines that fit where somebody says how wide text may be, else in one."""
-    from textwrap import wrap
+def folded(line: str, *, terminal: bool) -> list[str]:
+    """Return a line in lines that fit where somebody says how wide text may be; words, and commands, stay whole."""
+    from textwrap import TextWrapper
 
-    width = told_width(terminal=sys.stdout.isatty())
-    if width is None:
-        return [indent + text]
-    return wrap(text, width, initial_indent=indent, subsequent_indent=indent + "  ", break_long_words=False)
+    width = told_width(terminal=terminal)
+    if width is None or len(line) <= width:
+        return [line]
+    wrapper = TextWrapper(width, break_long_words=False, break_on_hyphens=False)
+    wrapper.subsequent_indent = " " * (len(line) - len(line.lstrip()) + 2)
+    if not line.startswith("$ "):
+        return wrapper.wrap(line)
+    wrapper.width = width - 2
+    *first, last = wrapper.wrap(line)
+    return [*(f"{part} \\" for part in first), last]
 
 
 def messages() -> Console:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from fairkit.reading import metric_term
+from fairkit.reading import kind_of, metric_term
 from fairkit.support.numbers import number
 
 if TYPE_CHECKING:
@@ -73,10 +73,10 @@ def _seen(answer: Answer) -> str | None:
     if not isinstance(detectable, dict) or not isinstance(detectable.get("fails_from"), int | float):
         return None
     chance = float(detectable.get("power", 0.8))
-    side = "or more" if answer.rule is not None and answer.rule.rule.upper else "or less"
+    side = "higher" if answer.rule is not None and answer.rule.rule.upper else "lower"
     return (
-        f"So many rows would have shown a true number of {number(detectable['fails_from'])} {side} as a fail, with "
-        f"{chance:.0%} chance."
+        f"With this many people, a true {kind_of(answer.finding)} of {number(detectable['fails_from'])} or {side} "
+        f"would have failed ({chance:.0%} chance)."
     )
 
 

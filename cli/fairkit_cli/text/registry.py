@@ -28,12 +28,12 @@ def columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     width = told_width(terminal=sys.stdout.isatty())
     if width is not None and sum(widths) + 2 * (len(widths) - 1) > width and len(table) <= MOST_WRAPPED:
-        return _wrapped(table)
+        return _wrapped(table, width)
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in table]
     return [line.rstrip() for line in lines]
 
 
-def _wrapped(table: Sequence[Sequence[str]]) -> list[str]:
+def _wrapped(table: Sequence[Sequence[str]], width: int) -> list[str]:
     """Return the lines of a table that is made to fit, as every other table of the command is."""
     from rich.table import Table
 
@@ -44,7 +44,7 @@ def _wrapped(table: Sequence[Sequence[str]]) -> list[str]:
         grid.add_column(name, justify="right" if numbers else "left")
     for row in rows:
         grid.add_row(*map(plain, row))
-    return to_text([grid], terminal=sys.stdout.isatty()).splitlines()
+    return to_text([grid], terminal=False, width=width).splitlines()
 
 
 def policy_text(policy: AliasPolicy) -> str:

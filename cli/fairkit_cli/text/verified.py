@@ -48,5 +48,6 @@ def certificate(document: Certificate) -> list[str]:
         lines.append(f"  no model was seen: about the {document.model_name}")
     lines += [f"  setting: {text}" for text in document.unusual_settings]
     if document.mitigation is not None:
-        lines.append(f"  mitigation: {document.mitigation['plugin']} {dict(document.mitigation['parameters'])}")
+        chosen = {key: value for key, value in document.mitigation["parameters"].items() if value is not None}
+        lines.append(f"  mitigation: {document.mitigation['plugin']} {chosen}")
     return lines

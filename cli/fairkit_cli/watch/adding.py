@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -190,7 +191,7 @@ def add(
     def do(watch: Watch) -> Added:
         return watch.add(data, day=day, batch=batch, today=today, alarms=False)
 
-    _run(state, do, alarms, output_format)
+    _run(state, do, alarms, output_format, data)
 
 
 @opt.expanded
@@ -223,7 +224,7 @@ def read_as_of(text: str | None) -> datetime.date | None:
     return None if text is None else read_day(text)
 
 
-def _run(state: Path, do: Any, typed: opt.AlarmOptions, output_format: str) -> None:
+def _run(state: Path, do: Any, typed: opt.AlarmOptions, output_format: str, data: str = "SINCE") -> None:
     """Do something that changes counts, deliver what is alarming, and say it."""
     from fairkit_watch.log import StateError
     from fairkit_watch.watch import Watch
@@ -243,10 +244,18 @@ def _run(state: Path, do: Any, typed: opt.AlarmOptions, output_format: str) -> N
         echo(*lines(added))
         for one in new:
             echo(f"ALARM {one.level}  {one.day}  {one.text}")
+        if new and watch.settings.sensitive:
+            echo("Which columns carry it, then and now:", f"$ {why_command(watch.settings.sensitive, data)}")
     for text in (*added.notes, *delivery.notes):
         say(text)
     if new:
         raise typer.Exit(FAILED)
+
+
+def why_command(sensitive: Sequence[str], since: str) -> str:
+    """Return the command that divides the gap among the model's columns, before and after."""
+    names = shlex.quote(",".join(sensitive))
+    return f"fairkit compare MODEL --data BEFORE --against {shlex.quote(since)} --sensitive {names} --auditor why"
 
 
 def lines(added: Added) -> list[str]:
@@ -278,8 +287,6 @@ def show(
     with Watch.open(state, write=False) as watch:
         snapshot = watch.look(day)
         write(lambda terminal: _text(watch, snapshot, output_format, terminal), output)
-        if (watch.book.folder / "heartbeats.jsonl").exists():
-            say("note: heartbeats.jsonl holds signed daily statements of an earlier version, which are not read")
     raise typer.Exit(exit_code("inconclusive" if snapshot.verdict == "undecided" else snapshot.verdict))
 
 

@@ -203,9 +203,14 @@ def init(
             print_json({"state": str(state), "policy": settings.digest, "settings": settings.to_dict()})
             return
         names = ", ".join(question.name for question in watch.judge.questions) or "no rules"
+        at = settings.columns
+        pairs = ((at.decision, at.favorable_decision or at.favorable or 1), (at.label, at.favorable))
+        wanted = [f"{name} (favorable: {value})" for name, value in pairs if name]
+        wanted += [name for name in (at.day, at.id, at.score, at.weights, *settings.sensitive) if name]
         echo(
             f"watch    {state}",
             f"watches  {settings.model or 'decisions of an unnamed model'}: {names}",
+            f"needs    in each table of `fairkit watch add`: {', '.join(wanted)}",
             f"promise  {settings.confidence:.0%} for all verdicts together, at every look; a false alarm of recent "
             f"change in {settings.run_length:,} days on average",
         )

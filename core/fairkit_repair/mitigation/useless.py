@@ -54,10 +54,11 @@ def below_majority(table: Table, after: Report) -> tuple[str, ...]:
     share = float(np.bincount(table.target.astype(np.int64), table.weights).max() / table.row_weights().sum())
     if accuracy[1][1] >= share:
         return ()
+    auc = _overall(after, "roc_auc")
+    ranks = "" if auc is None or auc[0] <= _EVEN else f"; AUC is {auc[0]:.2f}, so the scores do rank people"
     return (
-        f"The model is worse than no model: its accuracy on the test rows is {accuracy[0]:.3g} "
-        f"[{accuracy[1][0]:.3g}, {accuracy[1][1]:.3g}], and giving everybody the most frequent outcome is right for "
-        f"{share:.3g} of the training rows.",
+        f"At its threshold the model's accuracy on the test rows is {accuracy[0]:.3g} "
+        f"[{accuracy[1][0]:.3g}, {accuracy[1][1]:.3g}], below that of deciding alike for all ({share:.3g}){ranks}.",
     )
 
 

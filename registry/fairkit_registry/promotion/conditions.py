@@ -406,7 +406,7 @@ class Choices:
             case.note(f"settings of the audit that are not the default: {'; '.join(odd)}")
         free = [f"{name} {pins.shown(found[name])}" for name in _free(case, found)]
         if free:
-            case.note(f"not pinned by the alias, so the signer's choice: {', '.join(free)}")
+            case.note(f"the signer chose {', '.join(free)}; `like` in the alias's policy would fix it")
         if not policy.rules and report.verdict == "pass":
             rules = ", ".join(f"{one.metric}:{one.sensitive or 'all rows'}" for one in report.policy)
             case.note(f"the alias has no rules, so what a pass takes was the signer's choice: {rules}")
@@ -418,7 +418,7 @@ class Choices:
         if report.data.dropped_rows:
             case.note(f"{report.data.dropped_rows:,} rows of {report.data.name} were left out of the audit")
         for text in report.model.notes:
-            case.note(f"of the model, says its audit: {text}")
+            case.note(f"from the audit: {text}")
 
 
 def read_policy(path: Path) -> AliasPolicy:

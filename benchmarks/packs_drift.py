@@ -1,14 +1,22 @@
-"""Whether the words of a clause still stand at its source: the only part of packs that uses the network."""
+"""Whether the words of each clause still stand at its source: ``python benchmarks/packs_drift.py [NAME ...]``.
+
+Exit code 0: all are the same; 1: one has changed; 3: none has changed, and one could not be verified.
+"""
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
+import sys
 import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from typing import Any, Literal
+
+from fairkit_cli.commands.packs import clauses
+from fairkit_cli.options.data import today
 
 Result = Literal["same", "changed", "could not verify"]
 LARGEST = 30_000_000
@@ -68,9 +76,9 @@ def fetched(address: str) -> str:
 
     if not address.startswith(("https://", "http://")):
         raise UnreadableSourceError(f"{address} is no web address")
-    request = Request(address, headers={"User-Agent": "fairkit packs drift", "Accept": ", ".join(_TEXTS)})  # noqa: S310 -- the scheme was checked
+    request = Request(address, headers={"User-Agent": "fairkit", "Accept": ", ".join(_TEXTS)})
     try:
-        with urlopen(request, timeout=SECONDS) as answer:  # noqa: S310 -- the scheme was checked
+        with urlopen(request, timeout=SECONDS) as answer:
             kind = answer.headers.get_content_type()
             raw = answer.read(LARGEST + 1)
             charset = answer.headers.get_content_charset() or "utf-8"
@@ -113,3 +121,17 @@ def _spoken(text: str) -> str:
     parser.feed(text)
     parser.close()
     return " ".join(parser.parts)
+
+
+def main(names: list[str]) -> int:
+    """Print every clause, and return the exit code."""
+    fetch = functools.cache(fetched)
+    drifts = [(row["pack"], drift_of(row, fetch)) for row in clauses(names, today())]
+    for name, one in drifts:
+        print(f"{one.result:16}  {name}  {one.clause}: {one.reason} ({one.address or 'no source'})")
+    results = {one.result for _, one in drifts}
+    return 1 if "changed" in results else 3 if "could not verify" in results else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

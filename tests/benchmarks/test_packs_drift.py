@@ -1,9 +1,10 @@
-"""`fairkit packs drift` against a server of the test: the same, changed, and what cannot be verified."""
+"""The sources of packs against a server of the test: the same, changed, and what cannot be verified."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,8 +14,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from fairkit_cli.drift import fetched, normalised
+from fairkit_cli.commands.packs import clauses
 from fairkit_cli.main import app
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+from packs_drift import drift_of, fetched, main, normalised
 
 PAGE = (
     "<html><script>less than nothing</script>"
@@ -92,31 +96,34 @@ def test_the_words_are_compared_and_then_the_digest(server: str, tmp_path: Path,
         item("plain", f"{server}/plain", "<b>less"),
     ]
     monkeypatch.setenv("FAIRKIT_PLUGINS", str(plugin(tmp_path, "".join(items), "drifting")))
-    done = invoke("packs", "drift", "drifting", "--format", "json")
-    assert done.exit_code == 1, done.output
-    found = {one["clause"]: one for one in json.loads(done.stdout)}
+    assert main(["drifting"]) == 1
+    found = {row["clause"]: drift_of(row, fetched) for row in clauses(["drifting"], "2026-11-24")}
     expected = {
         "words": "same", "digest": "same", "plain": "same", "other digest": "changed", "other words": "changed",
         "script": "changed",
     }  # fmt: skip
-    assert {clause: one["result"] for clause, one in found.items()} == {
+    assert {clause: one.result for clause, one in found.items()} == {
         clause: expected.get(clause, "could not verify") for clause in found
     }
-    assert found["words"]["sha256"] == digest
-    assert "404" in found["gone"]["reason"]
-    assert "no web address" in found["scheme"]["reason"]
-    assert "around them" in found["other digest"]["reason"]
+    assert found["words"].sha256 == digest
+    assert "404" in found["gone"].reason
+    assert "no web address" in found["scheme"].reason
+    assert "around them" in found["other digest"].reason
 
 
 @pytest.mark.parametrize(("path", "code"), [("law", 0), ("file", 3)])
 def test_what_could_not_be_verified_is_no_success(
-    path: str, code: int, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    path: str,
+    code: int,
+    server: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ):
     made = plugin(tmp_path, item("1", f"{server}/{path}", "less than"), f"drift-{path}")
     monkeypatch.setenv("FAIRKIT_PLUGINS", str(made))
-    done = invoke("packs", "drift", f"drift-{path}")
-    assert done.exit_code == code
-    assert ("could not verify" if code else "same") in done.stdout
+    assert main([f"drift-{path}"]) == code
+    assert ("could not verify" if code else "same") in capsys.readouterr().out
 
 
 def test_text_is_compared_without_its_dress(server: str):
