@@ -98,7 +98,7 @@ class Term(NamedTuple):
     share_of_class
         The same where the decision is one of several classes, which stands for ``{0}``.
     short
-        The field's short name, as ``TPR``; empty where there is none.
+        The field's short name, as ``TPR``.
     """
 
     plain: str

@@ -400,14 +400,13 @@ def _share(report: Report, finding: Finding) -> Share | None:
     said = metric.term.share_of_class if several else metric.term.share
     if said is None or ("class" not in finding.parameters and "{0}" in "".join(said)):
         return None
-    label = finding.parameters.get("class")
-    whom, do = (text.format(label) for text in said)
+    whom, do = (text.format(finding.parameters.get("class")) for text in said)
     return Share(whom, decided(report, do))
 
 
 def decided(report: Report, do: str) -> str:
     """Say "are approved" for "get a favorable decision" where the table's own value is such a word."""
-    word = str(report.data.favorable)
+    word = report.data.favorable
     return do.replace("get a favorable decision", f"are {word}") if word in _DECISIONS else do
 
 

@@ -54,7 +54,10 @@ def test_the_list_of_commands_imports_none():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     listed = " ".join(done.stdout.split())
-    assert "init Ask at most six questions, name the metrics that fit with the reasons, and write a fairkit.toml." in listed
+    assert (
+        "init Ask at most six questions, name the metrics that fit with the reasons, and write a fairkit.toml."
+        in listed
+    )
     assert "..." not in done.stdout.partition("Begin:")[2].partition("LOADED")[0].replace("URL ...", "")
     loaded = set(done.stdout.rpartition("LOADED")[2].split())
     modules = {place.partition(":")[0] for place in _COMMANDS.values()}

@@ -126,7 +126,8 @@ def test_wrong_use_of_verify_and_certify_is_one_message(run, made, tmp_path, loa
     certify = ("certify", loans_model.path, "--data", loans_model.data, *AUDIT, "--key")
     to = ("--output", "c.json")
     assert "is a public key" in message(run(*certify, made / "key.pub", *to))
-    assert "Did you mean 'sex'?" in message(run(*certify, made / "key", *to, "--sensitive", "sexx"))
+    assert "no sensitive column 'sexx'" in message(run(*certify, made / "key", *to, "--sensitive", "sexx"))
+    assert "--output is there twice" in message(run(*certify, made / "key", *to, *to))
     assert "folder 'no' does not exist" in message(run(*certify, made / "key", "--output", "no/where.json"))
     assert list(tmp_path.iterdir()) == []
 

@@ -74,10 +74,8 @@ def check_columns(rules: Sequence[Rule], data: Dataset, group: Auditor, metrics:
         parts = group.headlines[rule.metric].worse_of if rule.metric in group.headlines else (rule.metric,)
         largest = min((widths.get(part, math.inf) for part in parts), default=math.inf)
         if rule.upper and rule.limit > largest:
-            raise PolicyError(
-                f"{rule.metric!r} is never above {largest:g}, so that the limit {rule.limit:g} is always kept; "
-                f"{rule.limit:g} of 100 people are {rule.limit / 100:g}"
-            )
+            people = f"{rule.limit:g} of 100 people are {rule.limit / 100:g}"
+            raise PolicyError(f"{rule.metric!r} is never above {largest:g}, so {rule.limit:g} is no limit; {people}")
         if rule.sensitive is None or rule.metric not in of_groups:
             continue
         if rule.sensitive not in names and rule.sensitive.partition("|")[0] not in names:
