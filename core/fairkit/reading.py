@@ -393,15 +393,13 @@ def share_of(report: Report, finding: Finding) -> Share | None:
 
 
 def _share(report: Report, finding: Finding) -> Share | None:
-    metric = headlines().base(finding.metric)
-    if metric is None or metric.term is None:
+    if (metric := headlines().base(finding.metric)) is None or metric.term is None:
         return None
     several = report.model.task == "multiclass" or "class" in finding.parameters
     said = metric.term.share_of_class if several else metric.term.share
     if said is None or ("class" not in finding.parameters and "{0}" in "".join(said)):
         return None
-    whom, do = (text.format(finding.parameters.get("class")) for text in said)
-    return Share(whom, decided(report, do))
+    return Share(said[0].format(label := finding.parameters.get("class")), decided(report, said[1].format(label)))
 
 
 def decided(report: Report, do: str) -> str:

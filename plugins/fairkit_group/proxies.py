@@ -214,16 +214,13 @@ def calibration(name: str, groups: Sequence[str], known: Array, stated: float | 
     option = "`--set group.probability_error=`"
     unstated = None if stated is not None else f"State how far shares of {name} may be from probabilities with {option}"
     if not rows.any():
-        return (
-            f"Nothing tests that: no row has a known group in a column {name!r}.",
-            unstated and f"{unstated} (0: calibrated).",
-        )
+        told = f"Nothing tests that: no row has a known group in a column {name!r}."
+        return told, unstated and f"{unstated} (0: calibrated)."
     z = _NORMAL.inv_cdf(1 - _ALPHA / (2 * int((rows > 0).sum())))
     with np.errstate(all="ignore"):
         off, noise = np.abs(hits - p) / rows, z * np.sqrt(spread) / rows
-    enough = rows >= _KNOWN
-    least = float(np.where(enough, off, 0.0).max())
-    surely = np.where(enough, off - noise, -1.0)
+    least = float(np.where(rows >= _KNOWN, off, 0.0).max())
+    surely = np.where(rows >= _KNOWN, off - noise, -1.0)
     at = np.unravel_index(int(surely.argmax()), surely.shape)
     said = f"Tested on the {int(rows[0].sum()):,} rows whose {name} is known"
     if surely[at] > (stated or 0.0):
