@@ -65,7 +65,10 @@ def test_what_was_not_audited_is_refused(registry, model, certify, policy, key):
     [
         ({"rows": {"proved": True}, "probed": PLAIN["probed"]}, "not shown that rows of a batch stay apart"),  # of old
         ({"rows": PLAIN["rows"]}, "not run again in every other way"),
-        (PLAIN | {"probed": {"untried": ["without graph optimisation"]}}, "not run again in every other way"),
+        (
+            PLAIN | {"probed": {"rows": 400, "differ": 0, "untried": ["without graph optimisation"]}},
+            "not run again in every other way",
+        ),
     ],
 )
 def test_what_no_audit_of_today_says_is_refused(registry, model, certify, policy, told, text):
