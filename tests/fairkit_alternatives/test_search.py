@@ -369,11 +369,15 @@ def test_a_killed_search_goes_on_with_the_same_evidence(bank, search, tmp_path):
     (bank / "slow.toml").write_text((bank / "laws.toml").read_text().replace("draws = 12", "draws = 60"))
     arguments = [
         "alternatives", bank / "model.onnx", *columns(bank), "--laws", bank / "slow.toml", "--loss", "0.02",
-        "--state", tmp_path,
     ]  # fmt: skip
     code = "import sys; from fairkit_cli.main import run; sys.argv[0] = 'fairkit'; run()"
     command = [sys.executable, "-c", code, *map(str, arguments)]
-    started = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    started = subprocess.Popen(
+        [*command, "--state", str(tmp_path)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     deadline = time.time() + 120
     while time.time() < deadline and len(list(tmp_path.rglob("*.bits"))) < 5:
         time.sleep(0.1)
@@ -383,7 +387,7 @@ def test_a_killed_search_goes_on_with_the_same_evidence(bank, search, tmp_path):
     assert kept >= 5
     ends = [
         subprocess.run([*command, "--output", str(tmp_path / f"{name}.json"), *more], capture_output=True, check=False)
-        for name, more in (("resumed", ()), ("fresh", ("--state", str(tmp_path / "other"))))
+        for name, more in (("resumed", ("--state", str(tmp_path))), ("fresh", ()))
     ]
     assert [one.returncode for one in ends] == [1, 1]
     assert (tmp_path / "resumed.json").read_bytes() == (tmp_path / "fresh.json").read_bytes()
