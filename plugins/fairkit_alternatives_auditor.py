@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 KEY = "alternatives"
 """The key of the evidence among a finding's."""
-_HOW = "--set alternatives.evidence=FILE names what `fairkit alternatives MODEL ... --output FILE` wrote"
+_HOW = "name the file that `fairkit alternatives` wrote (the parameter `alternatives.evidence`)"
 
 
 class AlternativesAuditor(Auditor):

@@ -103,7 +103,7 @@ def compare(
     data = as_dataset(data, y, sensitive_features, sample_weight, favorable)
     if len(models) < 2:
         raise ParameterError(
-            "a comparison needs two models or more, the base first: fairkit compare BASE.onnx OTHER.onnx --data TABLE"
+            "a comparison needs two models or more, the base first: `fairkit compare BASE.onnx OTHER.onnx --data TABLE`"
         )
     if data.roles.sensitive_probability:
         raise ParameterError(

@@ -29,9 +29,25 @@ SECTIONS = {
 API = {
     "audit": (
         "Measure",
-        ["advise", "audit", "compare", "plan", "scorer", "Watch", "load_data", "Dataset", "Drawn", "PredictedColumns"],
+        [
+            "advise",
+            "audit",
+            "compare",
+            "parity",
+            "alternatives",
+            "plan",
+            "scorer",
+            "Watch",
+            "load_data",
+            "Dataset",
+            "Drawn",
+            "PredictedColumns",
+        ],
     ),
-    "results": ("Results", ["Advice", "Report", "Finding", "GroupValue", "MitigationResult", "Plan", "Rule"]),
+    "results": (
+        "Results",
+        ["Advice", "Alternatives", "Law", "Report", "Finding", "GroupValue", "MitigationResult", "Plan", "Rule"],
+    ),
     "repair": ("Repair", ["mitigate", "repair", "frontier", "Sweep", "Choice", "mitigator", "to_onnx"]),
     "models": ("Models", ["OnnxModel", "ModelOptions", "AuditSettings", "FairMetric"]),
     "extend": (

@@ -211,7 +211,7 @@ def calibration(name: str, groups: Sequence[str], known: Array, stated: float | 
     A verdict needs that somebody states how far a group's share may be from its probability.
     """
     rows, p, hits, spread = np.moveaxis(known, -1, 0)
-    option = "`--set group.probability_error=`"
+    option = "the parameter `group.probability_error`"
     unstated = None if stated is not None else f"State how far shares of {name} may be from probabilities with {option}"
     if not rows.any():
         told = f"Nothing tests that: no row has a known group in a column {name!r}."

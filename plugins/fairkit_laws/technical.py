@@ -147,7 +147,7 @@ def alternatives(context: Context) -> list[PackTable]:
             return tables
         raise NotAnsweredError(
             "no search is recorded: `fairkit alternatives MODEL` says with an error what was found and what is "
-            "excluded, and --auditor alternatives certifies it; `fairkit mitigate` with a policy records what it tried"
+            "excluded, and the auditor `alternatives` certifies it; `fairkit mitigate` with a policy says what it tried"
         )
     pairs: list[tuple[str, Cell]] = [
         ("alternatives considered", _text(search.get("considered"))),

@@ -155,12 +155,12 @@ def test_a_csv_column_may_turn_from_numbers_to_text(tmp_path: Path) -> None:
     typed = {
         "a": late["a"],
         "b": [float(v) for v in late["b"]],
-        "c": [float(v) if v else None for v in late["c"]],
+        "c": [v or None for v in late["c"]],
         "d": [v or None for v in late["d"]],
         "e": late["e"],
     }
     assert data.learn().sha256 == _digest(pa.table(typed))
-    assert data.read(["c"]).column("c")[-1] == 3
+    assert data.read(["c"]).column("c")[-1] == "3"
 
 
 def test_dates_are_text(tmp_path: Path) -> None:
