@@ -46,7 +46,7 @@ API = {
     ),
     "results": (
         "Results",
-        ["Advice", "Alternatives", "Law", "Report", "Finding", "GroupValue", "MitigationResult", "Plan", "Rule"],
+        ["Advice", "Alternatives", "Law", "Parity", "Report", "Finding", "GroupValue", "MitigationResult", "Plan", "Rule"],
     ),
     "repair": ("Repair", ["mitigate", "repair", "frontier", "Sweep", "Choice", "mitigator", "to_onnx"]),
     "models": ("Models", ["OnnxModel", "ModelOptions", "AuditSettings", "FairMetric"]),
