@@ -143,7 +143,7 @@ class Learner:
             "forest": {"criterion": "poisson"},
         }
         fitted = self._fit(matrix, targets, weights, "regression", choices.get(str(self.base), {}))
-        return Logs(fitted, rates, logged=self.base in ("lightgbm", "xgboost"))
+        return Logs(fitted, rates, logged=False)
 
     def fit_hinge(self, matrix: Matrix, costs: Array) -> Values:
         """Hinge loss of the classifiers 1[f(x) >= z] of a linear f (appendix G); see `hinge.fit_hinge`."""

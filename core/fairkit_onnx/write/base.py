@@ -94,8 +94,9 @@ class BaseModel:
         self._state_types(proto)
         self._state_shapes(proto)
         composed = extend(proto)
-        for dims in (entry.type.tensor_type.shape.dim for entry in composed.graph.input if self.model.batch):
-            dims[0].dim_value = self.model.batch
+        if batch := self.model.batch:
+            for entry in composed.graph.input:
+                entry.type.tensor_type.shape.dim[0].dim_value = batch
         kept = [entry for entry in composed.graph.output if entry.name in COMPOSED]
         del composed.graph.output[:]
         composed.graph.output.extend(kept)
