@@ -135,6 +135,7 @@ class AlternativesAuditor(Auditor):
                   "confidence": 1 - search.aim.alpha}  # fmt: skip
         declared = {name: search.about[name] for name in ("metric", "loss", "reduction", "objective")}
         note = "Each end holds at this confidence by itself. It is about these laws and rows, not all possible models."
+        nothing = "the test rows exclude no reduction" if none.at_most >= none.base else None
         value = max(none.largest, best.reduction if best is not None and best.counts else 0.0)
         made = [
             Finding(
@@ -144,7 +145,7 @@ class AlternativesAuditor(Auditor):
                 parameters=declared | {"alternatives": none.count},
                 evidence={KEY: json.dumps(search.to_dict(), separators=(",", ":"))},
                 notes=(*search.statements()["told"], note),
-                inconclusive="the test rows exclude no reduction" if none.at_most >= none.base and low == 0 else None,
+                inconclusive=None if low > 0 else nothing or search.weak,
                 **common,
             )
         ]

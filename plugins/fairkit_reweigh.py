@@ -9,27 +9,11 @@ import numpy as np
 
 import fairkit
 from fairkit.mitigators import Capability
+from fairkit_alternatives.laws import independent_weights
 from fairkit_repair.preprocess import PreParameters, Prepared, PreProcessor
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from fairkit.mitigators import Run, Table
-
-
-def independent_weights(
-    codes: NDArray[np.int64], labels: NDArray[np.int64], weights: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return the factors that make group and label independent (Kamiran & Calders 2012, algorithm 3).
-
-    A row of group g with label y gets W(g) W(y) / (W W(g, y)), where W(·) sums the given weights: what was
-    to be expected under independence, over what is there.
-    """
-    cells = np.zeros((int(codes.max()) + 1, int(labels.max()) + 1))
-    np.add.at(cells, (codes, labels), weights)
-    expected = np.outer(cells.sum(axis=1), cells.sum(axis=0)) / cells.sum()
-    factors = np.divide(expected, cells, out=np.zeros_like(cells), where=cells > 0)
-    return np.asarray(factors[codes, labels])
 
 
 class Reweigh(PreProcessor):

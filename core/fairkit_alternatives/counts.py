@@ -20,20 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairedCounts:
-    """Rows by group, outcome and the two decisions; all rates, costs and their paired variances follow.
+    """Rows by group, outcome and the two decisions; all rates, costs and their paired variances follow."""
 
-    Attributes
-    ----------
-    base
-        Rows by group, outcome (favorable last) and the decision of the model in use (favorable last), shape [G, 2, 2].
-    lost, gained
-        Rows that the model in use accepts and the alternative does not, and the reverse, by group and outcome, shape
-        [K, G, 2].
-    """
-
-    base: Whole
-    lost: Whole
-    gained: Whole
+    base: Whole  # rows by group, outcome and the decision of the model in use, favorable last, shape [G, 2, 2]
+    lost: Whole  # rows that it accepts and the alternative does not, by group and outcome, shape [K, G, 2]
+    gained: Whole  # the reverse
 
     def __len__(self) -> int:
         return len(self.lost)
@@ -47,21 +38,7 @@ class PairedCounts:
         others: Sequence[NDArray[np.bool_]],
         groups: int,
     ) -> Self:
-        """Count rows.
-
-        Parameters
-        ----------
-        codes
-            Each row's group, in [0, groups), shape [n].
-        favorable
-            1 where the outcome is favorable, shape [n].
-        decided
-            The decisions of the model in use, shape [n].
-        others
-            Those of each alternative.
-        groups
-            How many there are.
-        """
+        """Count rows: their groups in [0, groups), outcomes, decisions in use and of each alternative, shape [n]."""
         cell = 2 * codes + (favorable > 0)
 
         def by_cell(mask: NDArray[np.bool_]) -> Whole:

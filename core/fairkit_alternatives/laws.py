@@ -176,17 +176,18 @@ def sensitive_columns(table: Table) -> set[str]:
 
 
 def independent_weights(
-    codes: NDArray[np.int64], target: NDArray[np.float64], strength: float
-) -> NDArray[np.float64] | None:
-    """Return 1 - λ + λ W(g) W(y) / (W W(g, y)) for each row (Kamiran & Calders 2012); None for λ = 0."""
-    if strength == 0:
-        return None
-    label = (target > 0).astype(np.int64)
-    cells = np.zeros((int(codes.max()) + 1, 2))
-    np.add.at(cells, (codes, label), 1.0)
+    codes: NDArray[np.int64], labels: NDArray[np.int64], weights: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the factors that make group and label independent (Kamiran & Calders 2012, algorithm 3).
+
+    A row of group g with label y gets W(g) W(y) / (W W(g, y)), where W(·) sums the given weights: what was to be
+    expected under independence, over what is there.
+    """
+    cells = np.zeros((int(codes.max()) + 1, int(labels.max()) + 1))
+    np.add.at(cells, (codes, labels), weights)
     expected = np.outer(cells.sum(axis=1), cells.sum(axis=0)) / cells.sum()
     factors = np.divide(expected, cells, out=np.zeros_like(cells), where=cells > 0)
-    return np.asarray(1.0 - strength + strength * factors[codes, label])
+    return np.asarray(factors[codes, labels])
 
 
 def _check(where: str, value: Any, *, must_vary: bool) -> None:

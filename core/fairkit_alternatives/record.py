@@ -26,11 +26,14 @@ from fairkit_alternatives.statements import (
     denominators,
     disparity,
     found,
+    gained,
     loss,
     none_of,
     one_more,
     pick,
+    reduction,
     resolution,
+    tail_of,
 )
 
 if TYPE_CHECKING:
@@ -133,7 +136,19 @@ class Alternatives:
             return "fail"
         shares = [one.share for one in self.one_more]
         clear = self.none.at_most < self.aim.reduction and all(one <= self.aim.share for one in shares)
-        return "pass" if clear and shares else "inconclusive"
+        return "pass" if clear and self.weak is None else "inconclusive"
+
+    @property
+    def weak(self) -> str | None:
+        """Why a bound over these draws excludes little: too few of them, or a law that hardly varies; None: neither."""
+        asked = self.aim.draws(len(self.laws))
+        few = [law.name for law in self.laws if (law.draws or 0) < asked]
+        if few:
+            return f"{few[0]} has fewer than the {asked} draws that a share of {self.aim.share:g} takes"
+        if any(self.failed.values()):
+            return "some draws failed, and may be better ones"
+        spread = [one.variety[1] - one.variety[0] if one.variety else 0.0 for one in self.one_more]
+        return "no law varies by the reduction that counts" if max(spread) < self.aim.reduction else None
 
     def _of(self, law: str) -> list[int]:
         return [place for place, one in enumerate(self.candidates) if one["law"] == law]
@@ -146,6 +161,8 @@ class Alternatives:
         counted = [f"{len(self._of(law.name))} {law.name}" for law in self.laws]
         others = sum(one["law"] is None for one in self.candidates)
         counted += [f"{others} others"] if others else []
+        lost = sum(map(len, self.failed.values()))
+        counted += [f"{lost} failed, taken for better ones"] if lost else []
         lines = [
             ("model", f"{name} {self.none.base:.4f} on {int(self.test.base.sum()):,} rows, look {about['look']}"),
             ("tried", f"{', '.join(counted)}; {self.none.kept} not surely over a loss of {aim.loss:g} of {unit}"),
@@ -194,6 +211,8 @@ class Alternatives:
             return "a model with less disparity at an accepted loss was found; certify it, and ask again about it"
         if self.verdict == "pass":
             return "no such model was found, and one more training would hardly find one"
+        if self.weak is not None:
+            return f"cannot tell: {self.weak}"
         if self.resolution > self.aim.reduction:
             return (f"cannot tell: these test rows tell reductions from {self.resolution:.3f} on, and "
                     f"{self.aim.reduction:g} was asked")  # fmt: skip
@@ -201,12 +220,10 @@ class Alternatives:
 
     def records(self) -> list[dict[str, Any]]:
         """Return a line for each alternative: its reduction and its loss on the test rows."""
-        from fairkit_alternatives.statements import gained, reduction
-
         lines = []
         for place, one in enumerate(self.candidates):
             seen, (lost, error) = reduction(self.test, place, self.aim, 0.025), loss(self.test, place, self.aim)
-            half = 1.959964 * error
+            half = tail_of(0.025) * error
             lines.append({
                 "name": one["name"], "law": one["law"], "reduction": gained(seen, self.aim),
                 "reduction_low": seen.low, "reduction_high": seen.high,

@@ -265,24 +265,21 @@ def recheck(
     differing = [name.removesuffix("_sha256") for name, digest in digests.items() if about[name] != digest]
     if differing:
         raise DataError(f"the evidence is of another lot: {', '.join(differing)}")
-    places = [place for place, one in enumerate(evidence.candidates) if one["law"] is not None]
-    chosen = sorted(secrets.SystemRandom().sample(places, max(1, math.ceil(share * len(places)))))
+    signed = {(one["law"], one["draw"]): place for place, one in enumerate(evidence.candidates)}
+    keys = [(law.name, number) for law in evidence.laws for number in range(law.draws or 0)]  # failed ones, too
+    chosen = sorted(secrets.SystemRandom().sample(keys, max(1, math.ceil(share * len(keys)))))
     wrong = []
-    for count, place in enumerate(chosen):
+    for count, key in enumerate(chosen):
         progress("training draws again", count, len(chosen))
-        one = evidence.candidates[place]
-        made = train_draw((one["law"], one["draw"]), setup)
-        decisions = made.decisions or ()
-        counts = [
-            PairedCounts.of_rows(
-                rows.codes, rows.table.target, rows.decided, [decisions[part]], len(setup.groups)
-            ).lines()
-            for part, rows in enumerate(setup.parts)
-            if decisions
-        ]
-        signed = [part.take([place]).lines() for part in (evidence.selection, evidence.test)]
-        if counts != signed:
-            wrong.append(one["name"])
+        made, place = train_draw(key, setup), signed.get(key)
+        same = (made.decisions is None) == (place is None)
+        for part, counts in enumerate((evidence.selection, evidence.test)):
+            if same and made.decisions is not None and place is not None:
+                rows, decided = setup.parts[part], [made.decisions[part]]
+                again = PairedCounts.of_rows(rows.codes, rows.table.target, rows.decided, decided, len(setup.groups))
+                same = again.lines() == counts.take([place]).lines()
+        if not same:
+            wrong.append(made.draw.name)
     progress("training draws again", len(chosen), len(chosen))
     return len(chosen), wrong
 
@@ -437,11 +434,12 @@ def _fit(draw: Draw, law: Law, setup: Setup) -> TabularModel:
     if law.bootstrap:
         places = np.random.default_rng([draw.seed, 1]).integers(0, len(target), len(target))
         matrix, target, codes = matrix[places], target[places], codes[places]
+    factors = independent_weights(codes, (target > 0).astype(np.int64), np.ones(len(codes)))
     estimator = fit_estimator(
         law.learner,
         matrix,
         target,
-        weights=independent_weights(codes, target, draw.strength),
+        weights=1.0 + draw.strength * (factors - 1.0) if draw.strength else None,
         task="binary",
         run=Run(seed=draw.seed, threads=1),
         categorical=encoder.categorical,

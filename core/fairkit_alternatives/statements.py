@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import ParameterError, did_you_mean
-from fairkit.intervals import two_sided
+from fairkit.intervals import clopper_pearson, two_sided
 from fairkit.metrics import Rate, field_names
 from fairkit_comparing.disparities import change, differences, mirrored, ratios
 from fairkit_comparing.joint import paired
@@ -236,9 +236,7 @@ def one_more(test: PairedCounts, aim: Aim, law: str, *, failed: int = 0, laws: i
 
 def upper_share(hits: int, draws: int, tail: float) -> float:
     """Return the upper end of Clopper & Pearson, one-sided at `tail`."""
-    from scipy.stats import beta
-
-    return 1.0 if hits >= draws else float(beta.ppf(1 - tail, hits + 1, draws - hits))
+    return float(clopper_pearson(np.array([hits / draws]), np.array([float(draws)]), tail_of(tail))[1][0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

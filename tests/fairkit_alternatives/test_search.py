@@ -215,6 +215,38 @@ def _statements(record):
     return Alternatives._read(record).statements()
 
 
+@pytest.mark.long
+def test_a_good_draw_that_is_called_a_failed_one_is_seen(search, bank, data):
+    """It would count as a hit, and be missing where none has much less and where one is found."""
+    record = search.to_dict()
+    record["failed"]["blind"] = [0]
+    for part in ("selection", "test"):
+        record[part]["counts"] = [[0] * 8] * 11
+    hidden = Alternatives.from_dict(record | {"statements": _statements(record)})
+    assert "1 failed, taken for better ones" in dict(hidden.told())["tried"]
+    trained, wrong = recheck(hidden, bank / "model.onnx", data[0], test=data[1], share=1.0)
+    assert trained == 12
+    assert "blind 0" in wrong
+
+
+def test_few_draws_or_a_law_that_hardly_varies_pass_no_rule(search):
+    """Whoever must pass declares one draw, or seeds alone: nothing is found, and nothing was looked for."""
+    record = search.to_dict()
+    record["about"] |= {"loss": 0.0, "share": 0.5}
+    draws = len(record["test"]["counts"])
+    for part in ("selection", "test"):  # all draws are the model in use
+        record[part]["counts"] = [[0] * 8] * draws
+    alike = Alternatives.from_dict(record | {"statements": _statements(record)})
+    assert alike.none.at_most < 0.03
+    assert alike.weak == "no law varies by the reduction that counts"
+    assert alike.verdict == "inconclusive"
+    record["about"]["share"] = 0.02
+    few = Alternatives.from_dict(record | {"statements": _statements(record)})
+    assert few.weak == "blind has fewer than the 245 draws that a share of 0.02 takes"
+    assert few.verdict == "inconclusive"
+    assert dict(few.told())["so"] == f"cannot tell: {few.weak}"
+
+
 def test_test_rows_that_trained_are_refused(bank, data):
     with pytest.raises(DataError, match="also training rows"):
         fairkit.alternatives(bank / "model.onnx", data[0], test=data[0], laws=[LAW], jobs=1)
@@ -250,6 +282,7 @@ def test_a_draw_that_fails_counts_as_a_hit(bank, data):
     broken = Law(name="broken", learner="logistic", draws=3, settings={"C": -1.0})
     seen = fairkit.alternatives(bank / "model.onnx", data[0], test=data[1], laws=[broken], jobs=1)
     assert (seen.one_more[0].hits, seen.one_more[0].share) == (3, 1.0)
+    assert "3 failed, taken for better ones" in dict(seen.told())["tried"]
     assert seen.verdict == "inconclusive"
     Alternatives.from_dict(seen.to_dict())
 
