@@ -104,13 +104,15 @@ def test_without_missing_values_there_is_no_line() -> None:
 
 @pytest.mark.long
 def test_conditional_numbers_pass_nothing_where_many_groups_are_missing() -> None:
-    """Inside strata nothing bounds rows without a group: no verdict; against a reference they may all be the worst."""
+    """A rule holds for every way to put them into groups, inside strata and against a reference, too."""
     columns = _columns() | {"d": np.random.default_rng(2).choice(["x", "y"], 3000)}
-    rules = [fairkit.Rule.parse(f"demographic_parity_difference:sex{more}=0.3", "max") for more in ("", "|d")]
+    texts = ("=0.3", "|d=0.2")
+    rules = [fairkit.Rule.parse(f"demographic_parity_difference:sex{more}", "max") for more in texts]
     chosen, of_m, unknown = columns["h"] == 1, columns["sex"] == "m", columns["sex"] == None  # noqa: E711
     rate = (chosen & (of_m | unknown)).sum() / (of_m | (unknown & chosen)).sum()
     worst = (chosen & ~of_m & ~unknown).sum() / (~of_m & ~(unknown & chosen)).sum() / rate
     seen = (chosen & ~of_m & ~unknown).sum() / (~of_m & ~unknown).sum() / (chosen & of_m).sum() * of_m.sum()
+    assert 0.2 < _worst_inside(columns) < 0.3
     assert worst < 0.85
     assert seen > 0.95  # rows without a sex decide whether the ratio is so large
     rules += [fairkit.Rule.parse(f"impact_ratio:sex={limit}", "min") for limit in (0.9, worst - 0.1)]
@@ -119,10 +121,26 @@ def test_conditional_numbers_pass_nothing_where_many_groups_are_missing() -> Non
     report = fairkit.audit(PredictedColumns(decision="h", score="s"), data, policy=rules)
     assert [rule.verdict for rule in report.policy] == ["pass", "inconclusive", "inconclusive", "pass"]
     assert all("have no value of sex" in rule.reason for rule in report.policy[1:3])
+    loose = [fairkit.Rule.parse("demographic_parity_difference:sex|d=0.3", "max")]
+    assert fairkit.audit(PredictedColumns(decision="h", score="s"), data, policy=loose).verdict == "pass"
     whole = columns | {"sex": np.where(np.arange(3000) % 2, "f", "m")}
     data = fairkit.load_data(dict(whole), label="y", favorable=1, sensitive=["sex"], **conditions)
     report = fairkit.audit(PredictedColumns(decision="h", score="s"), data, policy=rules)
     assert [rule.verdict for rule in report.policy] == ["pass", "pass", "pass", "pass"]
+
+
+def _worst_inside(columns) -> float:
+    """The largest pooled difference inside d, where all without a sex are put to widen it one way or the other."""
+    chosen, sex, strata = columns["h"] == 1, np.array(columns["sex"], dtype=object), columns["d"]
+    unknown = sex == None  # noqa: E711
+    found = []
+    for good, bad in (("m", "f"), ("f", "m")):
+        group = np.where(unknown, np.where(chosen, good, bad), sex)
+        parts = [[(group == name) & (strata == one) for name in ("m", "f")] for one in ("x", "y")]
+        weights = np.array([a.sum() * b.sum() / (a.sum() + b.sum()) for a, b in parts])
+        gaps = np.array([chosen[a].mean() - chosen[b].mean() for a, b in parts])
+        found.append(abs(float(weights @ gaps / weights.sum())))
+    return max(found)
 
 
 def test_metrics_that_need_a_condition_say_which() -> None:

@@ -172,16 +172,19 @@ def test_the_picked_model_is_reported_on_rows_that_had_no_part_in_it():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("objective", ["rate", "cost=5:1"])
+@pytest.mark.parametrize("objective", ["rate", "cost=20:1"])
 def test_every_point_has_the_objective_of_the_command(objective: str):
     sweeps = (REWEIGH, Sweep(plugin="threshold-optimizer", fixed={"constraint": "demographic_parity"}))
     result = run(*sweeps, objective=objective)
     rates = [point.measures["selection_rate"].value for point in result.points]
-    assert rates == pytest.approx([rates[0]] * 5, abs=0.06)  # 180 validation rows
     assert result.objective == objective
-    assert result.performance == {"rate": "precision", "cost=5:1": "net gain"}[objective]
+    assert result.performance == {"rate": "precision", "cost=20:1": "net gain"}[objective]
     plain = run(REWEIGH).points[0].measures["selection_rate"].value
-    assert rates[0] == plain if objective == "rate" else rates[0] < plain - 0.2  # a false approval costs five times
+    if objective == "rate":
+        assert rates == pytest.approx([plain] * 5, abs=0.06)  # 180 validation rows
+        assert rates[0] == plain
+    else:  # a false approval costs twenty times: of every model fewer are approved, and of each its own number
+        assert max(rates) < plain - 0.2
 
 
 def test_what_cannot_keep_the_objective_says_so():

@@ -329,7 +329,9 @@ class Slow(fairkit.Mitigator):
 @pytest.mark.long
 def test_a_fit_that_the_budget_ends_is_left_out(monkeypatch):
     monkeypatch.setattr(Clock, "left", lambda self: -1.0 if Slow.began else 60.0)
-    result = search(methods=["threshold-optimizer", Slow])
+    find = "fairkit_repair.repairing.candidates.find_mitigator"
+    monkeypatch.setattr(find, lambda name: Slow if name == "slow" else find_mitigator(name))
+    result = search(methods=["threshold-optimizer", "slow"])
     (slow,) = [one for one in result.search.alternatives if one.method == "slow"]
     assert (slow.status, slow.reason) == ("left out", "the budget ended during its training")
     assert result.search.choice.method == "threshold-optimizer"
