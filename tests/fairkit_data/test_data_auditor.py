@@ -169,3 +169,11 @@ def test_the_rule_that_a_screen_proposes_can_be_typed(tmp_path, monkeypatch):
         rule = re.search(r"for example (--m\w+) (\S+=[\d.]+)", " ".join(shown.output.split()))
         judged = CliRunner().invoke(app, [*words, *rule.groups()])
         assert judged.exit_code in (0, 1, 3), judged.output
+
+
+def test_the_rule_that_the_screen_proposes_is_one_that_a_table_can_keep(tmp_path):
+    table().to_csv(tmp_path / "t.csv", index=False)
+    roles = ["--label", "repaid", "--favorable", "1", "--sensitive", "sex"]
+    shown = CliRunner().invoke(app, ["data", str(tmp_path / "t.csv"), *roles]).stdout
+    (proposed,) = re.findall(r"for example --(\S+) (\w+)=([\d.]+)", " ".join(shown.split()))
+    assert proposed == ("max", "label_rate_difference", "0.1")

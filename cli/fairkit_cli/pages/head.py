@@ -59,12 +59,13 @@ def header(report: Report, name: str | None = None, *, date: str | None = None) 
 
 def _rule_hint(report: Report) -> str:
     """Return a rule that this report has a number for, as it is typed; nothing where there is none."""
-    between = [f.metric for f in report.findings if f.sensitive is not None and f.plain and f.interval is not None]
+    found = [f.metric for f in report.findings if f.sensitive is not None and f.plain and f.interval is not None]
+    between = [name for name in found if name not in ("group_share", "group_auc")]  # of two groups none has .8 or .1
     usual = "demographic_parity_difference"
     metric = usual if usual in between else next(iter(between), None)
     if metric is None:
         return ""
-    low = metric.endswith(("_ratio", "_group_min")) or metric in ("representation", "group_share")
+    low = metric.endswith(("_ratio", "_group_min")) or metric == "representation"
     return f". Add a rule, for example {f'--min {metric}=0.8' if low else f'--max {metric}=0.1'}"
 
 
