@@ -80,7 +80,7 @@ def test_the_number_is_the_difference_of_the_two_with_the_two_way_interval(tmp_p
     assert change["outcome"] == "changed"
     assert (change["group"], change["reference"]) == (None, "white")
     assert change["parameters"] == {"pair": "black - white"}
-    assert "correspondence_difference" in run("compare", *tables(tmp_path)).stdout
+    assert "correspondence difference" in run("compare", *tables(tmp_path)).stdout
     # pairing: far narrower than two independent audits
     alone = [json.loads(run("audit", tmp_path / f"{one}.parquet", "--sensitive", "race", "--format", "json").stdout)
              for one in "ab"]  # fmt: skip

@@ -283,15 +283,15 @@ def _numbers(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
                 cells = cells.cast(pa.float64())
             except pa.ArrowInvalid:
                 cells = None
-            whole = cells is not None and not pc.any(pc.match_substring(column.storage, ".")).as_py()
+            if cells is None or _beyond(pc.sum(pc.is_inf(cells)).as_py(), column.storage):
+                raise DataError(
+                    f"{name}: column {field.name!r} holds numbers too large for a double; scale it in the query"
+                )
+            whole = not pc.any(pc.match_substring(column.storage, ".")).as_py()
             if whole and (pc.max(pc.abs(cells)).as_py() or 0) >= 2**53:
                 raise DataError(
                     f"{name}: column {field.name!r} holds whole numbers that no double holds; cast it in the query: "
                     f"CAST({field.name} AS text)"
-                )
-            if cells is None or _beyond(pc.sum(pc.is_inf(cells)).as_py(), column.storage):
-                raise DataError(
-                    f"{name}: column {field.name!r} holds numbers too large for a double; scale it in the query"
                 )
         columns.append(cells)
         fields.append(replace_type(field, cells.type))

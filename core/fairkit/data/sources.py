@@ -281,5 +281,5 @@ def open_source(data: Any, name: str | None = None) -> Source:
         check_names(name, table.schema)
         source = table_of([TablePart(name, table)], name)
     if not source.types:
-        raise DataError(f"{source.name} has no columns")
+        raise DataError(next(iter(source.unread.values()), f"{source.name} has no columns"))
     return source

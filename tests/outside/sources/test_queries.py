@@ -148,7 +148,7 @@ def test_lists_in_a_database_are_columns_of_numbers(tmp_path):
         ("['a']", "which fairkit does not read"),
     ):
         with pytest.raises(fairkit.DataError, match=said):
-            fairkit.load_data(f"{address}SELECT i, {lists} AS emb FROM t ORDER BY i").learn()
+            fairkit.load_data(f"{address}SELECT i, {lists} AS emb FROM t ORDER BY i").read(["emb"])
 
 
 @pytest.mark.parametrize("kind", ["duckdb", "postgresql"])
