@@ -102,13 +102,13 @@ def test_what_has_no_default_is_pinned_or_as_in_the_current_version(registry, mo
     registry.set_alias("credit", "production", policy)
     decision = promote(registry, "credit@1", "production", now=NOW)
     assert decision.verdict == "pass"
-    assert f"signer's choice: data.label {json.dumps('paid')}" in "".join(texts(decision, "note"))
+    assert f"the signer chose data.label {json.dumps('paid')}" in "".join(texts(decision, "note"))
     refused = texts(evaluate(registry, "credit@2", "production", now=NOW))
     assert [f"setting {name} is" in text for text in refused] == [True]
     registry.set_alias("credit", "fresh", replace(policy, settings=pins.named(told())))
     assert f"setting {name} is" in texts(evaluate(registry, "credit@2", "fresh", now=NOW))[0]
     assert evaluate(registry, "credit@1", "fresh", now=NOW).verdict == "pass"
-    assert "signer's choice: data.label" not in "".join(texts(evaluate(registry, "credit@1", "fresh", now=NOW), "note"))
+    assert "the signer chose data.label" not in "".join(texts(evaluate(registry, "credit@1", "fresh", now=NOW), "note"))
 
 
 def test_the_default_written_out_is_the_default(registry, model, certify, policy, make):
