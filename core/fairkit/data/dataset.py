@@ -213,14 +213,20 @@ class Dataset:
                 yield batch
 
     @phase("read")
-    def read(self, columns: Sequence[str] | None = None) -> Batch:
-        """Read all rows that have a label and every group at once, by default with the features."""
+    def read(self, columns: Sequence[str] | None = None, limit: int | None = None) -> Batch:
+        """Read all rows that have a label and every group at once, or the first of them; by default the features."""
         import pyarrow as pa
 
         wanted = list(self.features if columns is None else columns)
         self.learn()
-        parts = list(self.source.batches([*wanted, *self.roles.columns] or self.columns[:1], BATCH_ROWS))
-        return self._batch(pa.Table.from_batches(parts).combine_chunks().to_batches()[0], self._start)
+        parts, used = [], 0
+        for part in self.source.batches([*wanted, *self.roles.columns] or self.columns[:1], limit or BATCH_ROWS):
+            parts.append(part)
+            used += 0 if limit is None else len(self._batch(part, 0))
+            if limit is not None and used >= limit:
+                break
+        batch = self._batch(pa.Table.from_batches(parts).combine_chunks().to_batches()[0], self._start)
+        return batch if limit is None or len(batch) <= limit else batch.take(np.arange(len(batch)) < limit)
 
     def info(self) -> DataInfo:
         """Return the data's part of a report."""

@@ -196,7 +196,7 @@ def _form(roles: PredictionRoles, dataset: Dataset, task: Task, cut: Cut | None,
     if task != "binary" or roles.score is None:
         return _Form()
     decided = roles.decision or roles.probability
-    batch = next(dataset.batches([roles.score, *([decided] if decided else [])], rows=_FIRST_ROWS))
+    batch = dataset.read([roles.score, *([decided] if decided else [])], _FIRST_ROWS)
     numbers = _numbers(batch.column(roles.score), roles.score)
     low, high = float(numbers.min()), float(numbers.max())
     kind = options.score_kind or ("probability" if low >= 0 and high <= 1 else "value")

@@ -117,7 +117,7 @@ class _PythonScorer:
         """Decide which class is which value of the label from the first rows."""
         if self.task == "regression":
             return
-        batch = next(dataset.batches(self.columns, rows=_FIRST_ROWS))
+        batch = dataset.read(self.columns, _FIRST_ROWS)
         predicted, proba = self._ask(batch.columns(self.columns))
         if proba is None:
             self.options.refuse(["threshold"], "the object gives no probabilities")

@@ -25,23 +25,14 @@ _KEPT_OUT = (
 class Address:
     """Where a table is. It holds no secret: those come from the environment.
 
-    Attributes
-    ----------
-    scheme
-        In lower case, such as ``s3``.
-    location
-        What stands between the scheme and the options, without ``//``, as it was written.
-    options
-        What follows ``?``: percent-decoded values by name, but ``query``, which comes last and takes the rest as it
-        stands. A query without any blank is percent-decoded, too.
-    slashes
-        Whether ``//`` followed the scheme.
+    What follows ``?`` are options by name, percent-decoded, but ``query`` comes last and takes the rest as it stands. A
+    query without any blank is percent-decoded, too.
     """
 
-    scheme: str
-    location: str
+    scheme: str  # in lower case, such as "s3"
+    location: str  # between the scheme and the options, without "//", as it was written
     options: Mapping[str, str] = field(default_factory=dict)
-    slashes: bool = True
+    slashes: bool = True  # whether "//" followed the scheme
 
     @classmethod
     def parse(cls, text: str) -> Address:

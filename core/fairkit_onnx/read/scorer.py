@@ -47,7 +47,7 @@ def bind(model: Graph, dataset: Dataset, options: ModelOptions, *, only_scores: 
     runner, notes = runner_of(model, dataset, options)
     notes += [model.remark] if model.remark else []
     columns = runner.columns
-    batch = next(dataset.batches(columns, rows=_FIRST_ROWS))
+    batch = dataset.read(columns, _FIRST_ROWS)
     cells = batch.columns(columns)
     arrays = runner.arrays(cells)
     first = model.run(arrays)
@@ -121,7 +121,7 @@ def _encoded(inputs: Sequence[GraphInput], features: Sequence[str], dataset: Dat
     widths = [one.width for one in inputs if one.width is not None]
     if len(inputs) != 1 or not widths or widths[0] == len(features):
         return ""
-    batch = next(dataset.batches(features, rows=_FIRST_ROWS))
+    batch = dataset.read(features, _FIRST_ROWS)
     cells = {name: batch.column(name) for name in features}
     levels = {n: len(set(values.tolist()) - {None}) for n, values in cells.items() if values.dtype.kind == "O"}
     return encoded(widths[0], features, levels)
