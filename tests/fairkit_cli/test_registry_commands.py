@@ -351,7 +351,7 @@ def test_wrong_names_are_one_message(run, made):
 
 def _other(made):
     from fairkit_registry.evidence.certificate import read
-    from fairkit_registry.evidence.certifying import issue
+    from fairkit_registry.evidence.recompute import issue
     from fairkit_registry.evidence.signers import load_secret
 
     good = read((made / "good.json").read_bytes())

@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 import pytest
 
 from fairkit.settings import ModelOptions
-from fairkit_registry.evidence import pins
+from fairkit_registry.evidence import settings as pins
 from fairkit_registry.evidence.settings import SignedSettings
 from fairkit_registry.promotion.run import evaluate, promote
-from fairkit_registry.store.records import AliasPolicy
+from fairkit_registry.store.index import AliasPolicy
 
 NOW = datetime(2026, 1, 10, tzinfo=UTC)
 RULE = {"metric": "demographic_parity_difference", "sensitive": "sex", "max": 0.1}

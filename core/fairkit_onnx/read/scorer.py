@@ -9,21 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.data.lists import shortened
+from fairkit.data.source import shortened
 from fairkit.errors import DataError, ModelError
-from fairkit.models.classes import of_two_classes
-from fairkit.models.renamed import encoded
+from fairkit.models.column_names import encoded
+from fairkit.models.python import of_two_classes
 from fairkit.models.scorer import Columns, NotFiniteError, Predictions, check_scores
-from fairkit.results.subjects import ModelInfo
+from fairkit.results.report import ModelInfo
 from fairkit.support.timings import phase
 from fairkit_onnx.read import outputs as reading
-from fairkit_onnx.read.feeds import RANDOM_INPUT, Feed, GraphInput, absent, match_inputs
-from fairkit_onnx.read.members import MEMBER_SCORES
-from fairkit_onnx.read.order import guessed_order
-from fairkit_onnx.read.probe import Probe, shown_of
-from fairkit_onnx.read.runner import Runner
-from fairkit_onnx.read.served import has_rule, is_ours
-from fairkit_onnx.read.settle import settle
+from fairkit_onnx.read.feeds import RANDOM_INPUT, Feed, GraphInput, absent, guessed_order, match_inputs
+from fairkit_onnx.read.output_meaning import settle
+from fairkit_onnx.read.outputs import MEMBER_SCORES, has_rule, is_ours
+from fairkit_onnx.read.runner import Probe, Runner, shown_of
 
 if TYPE_CHECKING:
     import onnx
