@@ -38,6 +38,7 @@ _HOPELESS = 0.05
 _Z = NormalDist().inv_cdf(0.975)
 
 
+@phase("search")
 def search(bench: Bench, forecast: Forecast, usable: Sequence[Trial], study: Study, progress: Progress) -> list[Trial]:
     """Measure trials, cheap first; the first is the model without mitigation, which is always measured."""
     queue = [unconstrained(), *usable]
