@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairkit.errors import FairkitError, ParameterError
+from fairkit.support.timings import phase
 from fairkit_repair.repairing.candidates import learner_settings, unconstrained
 from fairkit_repair.repairing.chance import FOLDS
 from fairkit_repair.repairing.evaluate import OutOfTimeError
