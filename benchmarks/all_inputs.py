@@ -22,13 +22,11 @@ import pandas as pd
 import fairkit
 from fairkit.settings import ModelOptions
 from fairkit_all_inputs.bounds import searching
-from fairkit_all_inputs.bounds.problem import CHANCE, FLIP, SCORE
+from fairkit_all_inputs.bounds.problem import CHANCE, FLIP, SCORE, tree_problem
 from fairkit_all_inputs.bounds.searching import Effort, answer
-from fairkit_all_inputs.bounds.sums import tree_problem
-from fairkit_all_inputs.domains import People, domains_of
+from fairkit_all_inputs.domains import Parameters, People, domains_of
 from fairkit_all_inputs.findings import _starts
-from fairkit_all_inputs.parameters import Parameters
-from fairkit_onnx.model import OnnxModel
+from fairkit_onnx.file import OnnxModel
 from fairkit_onnx.structure.trees import read_trees
 
 COMPAS = "age,race,sex,juv_fel_count,juv_misd_count,juv_other_count,priors_count,c_charge_degree,two_year_recid"

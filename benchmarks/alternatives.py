@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from fairkit import plugins
-from fairkit_alternatives.counts import PairedCounts
 from fairkit_alternatives.statements import (
     Aim,
     Disagreement,
+    PairedCounts,
     arbitrary,
     disparity,
     found,

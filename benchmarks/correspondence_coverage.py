@@ -21,7 +21,7 @@ from itertools import product
 import numpy as np
 from numpy.polynomial.hermite_e import hermegauss
 
-from fairkit_correspondence.interval import Cells, limits, parts
+from fairkit_correspondence.planning import Cells, limits, parts
 
 Array = np.ndarray
 NODES, WEIGHTS = hermegauss(120)
@@ -170,7 +170,7 @@ def measure_two(setting: tuple, audits: int, seed: int) -> tuple[float, float, f
         y, other = (
             model.answers(rng, cells, effects[0 if alike else k]) for k, model in enumerate((population, second))
         )
-        scaled = (1 + other - y) / 2  # as `fairkit_correspondence.comparing` does
+        scaled = (1 + other - y) / 2  # as `fairkit_correspondence.auditor` does
         low, high = limits(parts(replace(cells, low=scaled, high=scaled)), 0.95)
         return 2 * low, 2 * high
 

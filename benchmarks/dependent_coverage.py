@@ -21,16 +21,16 @@ import numpy as np
 import pyarrow as pa
 from scipy import special
 
-from fairkit.data.clusters import BUCKETS, buckets_of
+from fairkit.data.groups import BUCKETS, buckets_of
 from fairkit.intervals import Spread, own_quantile
 from fairkit.statistics import Rows, Scores
 from fairkit_dependent import SCORE_BUCKETS, STRATA_BUCKETS, by_bucket, clustered
 from fairkit_group.between import comparisons
 from fairkit_group.calibration import CalibrationInTheLarge, Ecce
 from fairkit_group.errors import BrierScore, LogLoss, MeanPrediction
-from fairkit_group.pooling import largest_difference
 from fairkit_group.ranking import RocAuc, dependent_distances, distances
 from fairkit_group.rates import F1Score, FalsePositiveRate, Precision, SelectionRate, TruePositiveRate
+from fairkit_group.simultaneous import largest_difference
 from fairkit_group.strata import Strata
 
 CONFIDENCE = 0.95

@@ -13,7 +13,7 @@ from fair_regression_data import SOURCES, Problem
 
 from fairkit.mitigators import Run, Table
 from fairkit_fair_regression.frontier import Ruler, group_codes
-from fairkit_fair_regression.members import Chances, Values
+from fairkit_fair_regression.learning import Chances, Values
 from fairkit_fair_regression.plugin import FairRegression
 
 LEARNERS = {"logistic": ("logistic", "xgboost"), "squared": ("linear", "xgboost")}

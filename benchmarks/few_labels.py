@@ -28,7 +28,7 @@ import numpy as np
 from fairkit.few_labels import LabelTotals, few_label_estimate, label_totals, leaning, shares_of
 from fairkit.intervals import spread_difference
 from fairkit.metrics import CONFUSION, Metric
-from fairkit.planning.labels import allocate
+from fairkit.planning.run import allocate
 from fairkit.statistics import Rows
 from fairkit_group.rates import Accuracy, F1Score, FalsePositiveRate, Precision, Rate, TruePositiveRate
 

@@ -366,7 +366,7 @@ def watch_cases(count: int, rng: random.Random, folder: Path) -> Iterator[Case]:
 
 def certificate_cases(count: int, rng: random.Random, folder: Path) -> Iterator[Case]:
     """Damaged certificates: envelopes, and statements that a trusted key has signed all the same."""
-    from fairkit_registry.evidence import dsse
+    from fairkit_registry.evidence import signed as dsse
     from fairkit_registry.evidence.signers import load_secret
 
     model, data = sample(folder)

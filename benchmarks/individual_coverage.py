@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fairkit_similarity.interval import spread
+from fairkit_similarity.outside import spread
 from fairkit_similarity.transport import Support
 
 DRAWS = 500

@@ -34,11 +34,10 @@ import numpy as np
 
 import fairkit
 from fairkit.results.policy import judge
-from fairkit.results.report import Report
+from fairkit.results.report import Report, validate_report
 from fairkit.results.rules import Rule
-from fairkit.results.schema import validate_report
 from fairkit_cli.formats import text_of
-from fairkit_onnx.model import OnnxModel
+from fairkit_onnx.file import OnnxModel
 from fairkit_testing.samples import NUMBERS, sample_data, sample_model
 
 Array = np.ndarray

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from html.parser import HTMLParser
 from typing import Any, Literal
 
-from fairkit_cli.commands.packs import clauses
+from fairkit_cli.commands.report import clauses
 from fairkit_cli.options.data import today
 
 Result = Literal["same", "changed", "could not verify"]

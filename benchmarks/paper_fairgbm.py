@@ -14,8 +14,7 @@ from papers_kit import Exhibit, Table, moment, read
 import fairkit
 from fairkit.mitigators import Run
 from fairkit.mitigators import Table as Rows
-from fairkit_repair.mitigation.choose import find_mitigator
-from fairkit_repair.mitigation.split import stratified
+from fairkit_repair.mitigation.choose import find_mitigator, stratified
 
 NAME, TITLE = "fairgbm", "FairGBM: Gradient Boosting with Fairness Constraints (Cruz et al., ICLR 2023)"
 ALPHAS = (0.5, 0.75, 0.95)

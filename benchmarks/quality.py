@@ -34,9 +34,8 @@ import fairkit
 from fairkit.errors import FairkitError
 from fairkit.mitigators import Run, Table
 from fairkit_repair.learners import fit_learner
-from fairkit_repair.mitigation.choose import find_mitigator
-from fairkit_repair.mitigation.split import stratified
-from fairkit_repair.repairing.folds import FOLDS, folds_of, learner_scores
+from fairkit_repair.mitigation.choose import find_mitigator, stratified
+from fairkit_repair.repairing.chance import FOLDS, folds_of, learner_scores
 
 TOLERANCES = (0.0, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1)
 FEW = (0.0, 0.02, 0.05, 0.1)

@@ -24,12 +24,12 @@ import numpy as np
 import fairkit
 from fairkit.data.table import Table
 from fairkit.errors import PowerError
-from fairkit.planning.draws import settled
+from fairkit.planning.assumptions import settled
 from fairkit.statistics import Confusion, Rows
-from fairkit_datasets.hiring import HIRING_ROLES, hiring_table
+from fairkit_datasets.loans import HIRING_ROLES, hiring_table
 from fairkit_repair.repairing import run as running
-from fairkit_repair.repairing.audits import ByAudits, _performance
 from fairkit_repair.repairing.chance import ByRates
+from fairkit_repair.repairing.evaluate import ByAudits, _performance
 
 RESULTS = Path(__file__).parent / "results" / "repair.json"
 

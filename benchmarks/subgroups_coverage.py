@@ -17,14 +17,10 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from fairkit_subgroups.searching import bootstrap
-from fairkit_subgroups.searching.cells import make_cells
-from fairkit_subgroups.searching.exact import limits
-from fairkit_subgroups.searching.extremes import Surest
-from fairkit_subgroups.searching.family import Family
-from fairkit_subgroups.searching.measures import MEASURES, values_of, width_of
-from fairkit_subgroups.searching.search import Search
+from fairkit_subgroups.searching.cells import Family, Tallies, make_cells, tally_column
+from fairkit_subgroups.searching.local_search import Search, Surest
+from fairkit_subgroups.searching.measures import MEASURES, limits, values_of, width_of
 from fairkit_subgroups.searching.tables import RowSample, count
-from fairkit_subgroups.searching.values import Tallies, tally_column
 
 ROWS, SHARE, LEAST = 4_000, 0.02, 50
 COLUMNS = [

@@ -12,9 +12,8 @@ from functools import partial
 import numpy as np
 
 from fairkit.intervals import spread_difference, wilson
-from fairkit_watch.between import Between, Ends, difference
 from fairkit_watch.detectors import Detector, contrast_increments, contrasts, rate_increments
-from fairkit_watch.sequences import lambda_grid, rate_limits
+from fairkit_watch.sequences import Between, Ends, difference, lambda_grid, rate_limits
 
 QUICK = "--quick" in sys.argv
 LIFETIMES = 200 if QUICK else 2_000

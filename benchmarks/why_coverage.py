@@ -28,13 +28,12 @@ from fairkit.data.loading import load_data
 from fairkit.data.table import Table
 from fairkit.fitted import Run
 from fairkit.settings import ModelOptions
-from fairkit_onnx.model import OnnxModel
-from fairkit_repair.learners.fit import fit_learner
-from fairkit_watch.rate_parts import Cells, parts_of
-from fairkit_why.comparison import Pair
-from fairkit_why.exact import read_exact
-from fairkit_why.nuisances import FOLDS, Design
-from fairkit_why.unexplained import Comparison, unexplained
+from fairkit_onnx.file import OnnxModel
+from fairkit_repair.learners import fit_learner
+from fairkit_watch.counting import Cells, parts_of
+from fairkit_why.chart import Pair
+from fairkit_why.conditional_gap import FOLDS, Comparison, Design, unexplained
+from fairkit_why.exact_trees import read_exact
 
 SIZES = [(30, 40), (200, 80), (40, 2000), (1000, 300)]
 LEVELS = {"score": None, "decision 25 %": 0.25, "decision 4 %": 0.04}

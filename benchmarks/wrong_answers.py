@@ -19,10 +19,10 @@ from scipy.stats import norm
 
 import fairkit
 from fairkit import plugins
-from fairkit.auditing.conditions import check_conditions
+from fairkit.auditing.needs import check_conditions
 from fairkit.auditors import AuditContext
 from fairkit.models.columns import PredictedColumns
-from fairkit.parameters.declare import parse_parameters
+from fairkit.parameters import parse_parameters
 from fairkit.results.policy import judge
 from fairkit.settings import ModelOptions
 

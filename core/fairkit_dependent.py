@@ -1,6 +1,6 @@
 """Rows that are not independent: the noise of every metric from totals by bucket of clusters.
 
-Rows of one cluster share a bucket (`fairkit.data.clusters`), so that buckets are independent whatever happens inside.
+Rows of one cluster share a bucket (`fairkit.data.groups`), so that buckets are independent whatever happens inside.
 A metric is computed without each bucket in turn: the jackknife over buckets gives its variance, and its covariance
 between groups where clusters have rows of several groups (Wolter 2007, chapter 4). With fewer clusters than buckets a
 bucket is a cluster, but for the few that share one; with more, a bucket holds several, and its variance is theirs
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.data.clusters import BUCKETS
-from fairkit.limits.means import student, weighted_share_limits
+from fairkit.data.groups import BUCKETS
+from fairkit.limits import student, weighted_share_limits
 from fairkit.metrics import Estimate, Mean, Metric, Rate, moments_of
 from fairkit.statistics import MomentSums, ScoreTable
 

@@ -15,18 +15,17 @@ from fairkit.charts import ChartTable, EvidenceChart
 from fairkit.errors import DataError
 from fairkit.hookspecs import hookimpl
 from fairkit.metrics import Headline, Term
-from fairkit.parameters.declare import parameter
+from fairkit.parameters import parameter
 from fairkit.results.findings import Finding
 from fairkit.support.files import read_small
-from fairkit_alternatives.counts import PairedCounts
 from fairkit_alternatives.laws import Law
 from fairkit_alternatives.record import Alternatives, entry_of
-from fairkit_alternatives.statements import Disagreement
+from fairkit_alternatives.statements import Disagreement, PairedCounts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.data.batch import Batch
+    from fairkit.data.arrow_types import Batch
     from fairkit.data.task import Task
     from fairkit.metrics import Metric
     from fairkit.models.scorer import Predictions

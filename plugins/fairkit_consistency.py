@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from fairkit.auditing.conditions import NO_GROUPS
+from fairkit.auditing.needs import NO_GROUPS
 from fairkit.auditors import AuditContext, Auditor
 from fairkit.data.roles import value_meant, value_text
 from fairkit.errors import ParameterError
 from fairkit.hookspecs import hookimpl
 from fairkit.intervals import guarded, share_limits, two_sided
-from fairkit.limits.means import mean_limits, weighted_share_limits
+from fairkit.limits import mean_limits, weighted_share_limits
 from fairkit.metrics import Term
-from fairkit.parameters.declare import parameter
+from fairkit.parameters import parameter
 from fairkit.results.findings import Finding
 from fairkit_dependent import bucket_sums, noisy_share, ratio_noise
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.data.batch import Batch
+    from fairkit.data.arrow_types import Batch
     from fairkit.metrics import Metric
     from fairkit.models.scorer import Columns, Predictions, Scorer
     from fairkit_dependent import Noise

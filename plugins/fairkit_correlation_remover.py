@@ -9,8 +9,7 @@ import numpy as np
 
 import fairkit
 from fairkit.learners import INSTALLED, LEARNERS
-from fairkit_onnx.write.encode import fit_encoder
-from fairkit_onnx.write.linear import LinearEncoding
+from fairkit_onnx.write.encode import LinearEncoding, fit_encoder
 from fairkit_repair.preprocess import PreParameters, Prepared, PreProcessor
 
 if TYPE_CHECKING:

@@ -16,14 +16,13 @@ from fairkit.errors import ParameterError, did_you_mean
 from fairkit.hookspecs import hookimpl
 from fairkit.intervals import Spread, spread_difference, two_sided, wilson
 from fairkit.metrics import Headline, Term
-from fairkit.parameters.declare import parameter
-from fairkit.results.findings import Finding
-from fairkit.results.values import GroupValue
+from fairkit.parameters import parameter
+from fairkit.results.findings import Finding, GroupValue
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.data.batch import Batch
+    from fairkit.data.arrow_types import Batch
     from fairkit.data.dataset import Dataset
     from fairkit.data.task import Task
     from fairkit.metrics import Metric

@@ -12,8 +12,7 @@ import numpy as np
 import fairkit
 from fairkit.learners import INSTALLED, LEARNERS
 from fairkit_onnx.write.encode import NumberColumn
-from fairkit_onnx.write.grouping import GroupCodes
-from fairkit_onnx.write.steps import step_tree
+from fairkit_onnx.write.rules import GroupCodes, step_tree
 from fairkit_onnx.write.trees import add_ensemble
 from fairkit_repair.learners import encoder_for
 from fairkit_repair.preprocess import PreParameters, Prepared, PreProcessor

@@ -11,9 +11,9 @@ import numpy as np
 import fairkit
 from fairkit.learners import INSTALLED, LEARNERS
 from fairkit.mitigators import Capability
-from fairkit_onnx.write.linear import LinearEncoding
+from fairkit_onnx.write.encode import LinearEncoding
 from fairkit_repair.preprocess import PreParameters, Prepared, PreProcessor
-from fairkit_similarity.subspace import directions_parameter, strength_parameter
+from fairkit_similarity.metric import directions_parameter, strength_parameter
 from fairkit_similarity.training import feature_columns, graph_encoder, named_directions, sensitive_columns
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import numpy as np
 
 import fairkit
 from fairkit.mitigators import Capability
-from fairkit.parameters.declare import parameter
+from fairkit.parameters import parameter
 from fairkit_onnx.write.rules import Piece
 from fairkit_repair.postprocess import PostParameters, PostProcessor, Solution
 

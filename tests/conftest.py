@@ -138,6 +138,15 @@ class BuiltModel:
     path: Path
     data: Path
 
+    def again(self, path: Path) -> Path:
+        """Write the same model in other bytes."""
+        import onnx
+
+        model = onnx.load(self.path)
+        model.metadata_props.add(key="written", value=path.name)
+        path.write_bytes(model.SerializeToString())
+        return path
+
 
 LOANS_AUDIT = ("--label", "decision", "--favorable", "approved", "--sensitive", "sex")
 

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
 
-from fairkit.errors import ParameterError
+from fairkit.errors import DataError, MissingExtraError, ParameterError, did_you_mean
+from fairkit.support.escaping import visible
+from fairkit_cli.helping import as_options
+from fairkit_cli.pages.parts import Chart, Section
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from fairkit_cli.pages.parts import Page
+    from fairkit.results.report import Report
+    from fairkit.results.rules import RuleResult
+    from fairkit_cli.pages.parts import Page, Part
 
 
 def page_of(result: Any) -> Page:
     """Return what is shown of a result."""
-    from fairkit.results.comparisons import Comparison
     from fairkit.results.findings import Finding
+    from fairkit.results.policy import Comparison
     from fairkit.results.report import Report
-    from fairkit_cli.pages.comparison import comparison_page
-    from fairkit_cli.pages.finding import finding_page
+    from fairkit_cli.pages.certificates import comparison_page
+    from fairkit_cli.pages.groups import finding_page
     from fairkit_cli.pages.report import report_page
 
     pages: dict[type[Any], Callable[[Any], Page]] = {
@@ -35,7 +42,7 @@ def page_of(result: Any) -> Page:
         pages[Certificate] = single_page
     if kind == "Frontier":
         from fairkit_cli.pages.frontier import frontier_page
-        from fairkit_repair.frontiers.record import Frontier
+        from fairkit_repair.frontiers.state import Frontier
 
         pages[Frontier] = frontier_page
     if kind == "MitigationResult":
@@ -80,9 +87,9 @@ def html(result: Any) -> str:
 
 def markdown(result: Any) -> str:
     """Return a result as Markdown."""
-    from fairkit.results.comparisons import Comparison
+    from fairkit.results.policy import Comparison
     from fairkit.results.report import Report
-    from fairkit_cli.render.markdown import markdown_page
+    from fairkit_cli.render.text import markdown_page
 
     _of({Report: page_of, Comparison: page_of}, result, "Markdown")
     with _as_recorded(result):
@@ -99,9 +106,8 @@ def _as_recorded(result: Any) -> AbstractContextManager[None]:
 def junit(result: Any) -> str:
     """Return a report's policy as JUnit XML."""
     from fairkit.results.report import Report
-    from fairkit_cli.junit import junit as junit_of
 
-    return str(_of({Report: junit_of}, result, "JUnit")(result))
+    return str(_of({Report: junit_xml}, result, "JUnit")(result))
 
 
 def _of(renderers: dict[type[Any], Any], result: Any, form: str) -> Any:
@@ -109,3 +115,107 @@ def _of(renderers: dict[type[Any], Any], result: Any, form: str) -> Any:
         if isinstance(result, kind):
             return render
     raise ParameterError(f"a {type(result).__name__} has no {form} form")
+
+
+# Charts of a page as Altair's, for notebooks: the page's own specifications, which people can change and combine.
+
+
+COLOURS = ("#4b7fe0", "#d5692a", "#149a8a", "#c364b8", "#93862a", "#7a8aa3", "#e0604f", "#3d9a50")
+"""Contrast above 3 with white, and with the grounds of dark themes (#333, #1f1f1f, #111)."""
+GREY = "#868e96"
+STATUS = {"fail": "#e0604f", "inconclusive": "#b07d1a", "pass": "#2f9e44"}
+_THEME = {
+    **{f"var(--c{place})": colour for place, colour in enumerate(COLOURS, 1)},
+    **dict.fromkeys(("var(--ink)", "var(--line)", "var(--grid)", "var(--muted)"), GREY),
+    "var(--accent)": COLOURS[0],
+    "var(--pass)": STATUS["pass"],
+    "var(--fail)": STATUS["fail"],
+    "var(--unsure)": STATUS["inconclusive"],
+}
+"""A page's style sheet knows whether it is dark; these colours are readable on every ground."""
+_LINES = {"symbolType": "stroke", "symbolOpacity": 1, "symbolStrokeWidth": 3, "symbolSize": 400}
+
+
+def chart(result: Any, name: str, of: str | None = None) -> Any:
+    """Return the charts of this name on a result's page, of one column or model; several stand below each other."""
+    try:
+        import altair as alt
+    except ImportError as error:
+        raise MissingExtraError("Altair", "charts") from error
+    charts = list(_charts(page_of(result).parts))
+    named = [each for each in charts if each.name == name]
+    if not named:
+        hint = did_you_mean(name, {each.name for each in charts if each.name}, what="charts")
+        raise DataError(f"the page of this result has no chart {name!r}. {hint}")
+    chosen = [each for each in named if of in (None, each.of)]
+    if not chosen:
+        hint = did_you_mean(str(of), {each.of for each in named if each.of}, what=f"{name} charts")
+        raise DataError(f"the page has no chart {name!r} of {of!r}. {hint}")
+    specs = [(each, spec) for each in chosen if (spec := each.draw(False)) is not None]
+    if not specs:
+        raise DataError(f"there is nothing to draw: the chart {name!r} is empty")
+    drawn = [_chart_of(spec, each.title if len(specs) > 1 else None) for each, spec in specs]
+    return drawn[0] if len(drawn) == 1 else alt.vconcat(*drawn).resolve_scale(color="independent", shape="independent")
+
+
+def _charts(parts: Sequence[Part | None]) -> Iterator[Chart]:
+    for part in parts:
+        if isinstance(part, Chart):
+            yield part
+        elif isinstance(part, Section):
+            yield from _charts(part.parts)
+
+
+def _chart_of(spec: Mapping[str, Any], title: str | None) -> Any:
+    """Return a specification as Altair's chart, with a legend, tooltips, and colours for every ground."""
+    import altair as alt
+
+    themed = _themed({key: value for key, value in spec.items() if key != "padding"})  # charts beside it have none
+    drawn = alt.Chart.from_dict(themed if title is None else {**themed, "title": visible(title)})
+    layers, specs = getattr(drawn, "layer", ()), themed.get("layer", ())
+    for part, source in zip((drawn, *layers), (themed, *specs), strict=True):
+        if "data" in source:  # as it stands in the chart, where people change it
+            part.data = alt.Data(values=source["data"]["values"])  # type: ignore[no-untyped-call]
+    return drawn
+
+
+def _themed(spec: Any) -> Any:
+    if isinstance(spec, Mapping):
+        themed = {("tooltip" if key == "description" else key): _themed(value) for key, value in spec.items()}
+        if themed.get("legend", "") is None:
+            themed["legend"] = _LINES if themed["field"] == "group" else {"symbolOpacity": 1}
+        return themed
+    if isinstance(spec, list | tuple):
+        return [_themed(part) for part in spec]
+    return visible(_THEME.get(spec, spec)) if isinstance(spec, str) else spec
+
+
+# A report as JUnit XML: each policy rule is a test case.
+
+
+def junit_xml(report: Report) -> str:
+    """Return the XML: a failed rule is a failure, an inconclusive one an error."""
+    verdicts = [rule.verdict for rule in report.policy]
+    suite = ET.Element(
+        "testsuite",
+        name=visible(f"fairkit policy on {report.model.name}"),
+        tests=str(len(verdicts)),
+        failures=str(verdicts.count("fail")),
+        errors=str(verdicts.count("inconclusive")),
+    )
+    for rule in report.policy:
+        _case(suite, rule)
+    ET.indent(suite)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suite, encoding="unicode") + "\n"
+
+
+def _case(suite: ET.Element, rule: RuleResult) -> None:
+    limit = rule.rule.say()
+    where, metric, reason = (visible(text) for text in (rule.place or "all", rule.metric, as_options(rule.reason)))
+    case = ET.SubElement(suite, "testcase", classname=f"fairkit.{where}", name=f"{metric} {limit}")
+    if rule.verdict == "fail":
+        ET.SubElement(case, "failure", message=reason, type="policy")
+    elif rule.verdict == "inconclusive":
+        ET.SubElement(case, "error", message=reason, type="inconclusive")
+    else:
+        ET.SubElement(case, "system-out").text = reason

@@ -10,14 +10,11 @@ from typer.core import TyperGroup
 
 from fairkit.commands import COMMANDS, provide
 from fairkit.installed import entry_points
+from fairkit_cli.config import trust
 from fairkit_cli.lazy import lazy_group
-from fairkit_cli.surroundings import prepare_libraries
-from fairkit_cli.terminal.console import Terminal
+from fairkit_cli.process_environment import prepare_libraries
 from fairkit_cli.terminal.failures import guarded
-from fairkit_cli.terminal.interrupts import end_at_once, own_process
-from fairkit_cli.terminal.output import echo, flush, prepare, say
-from fairkit_cli.terminal.timings import told
-from fairkit_cli.trust import trust
+from fairkit_cli.terminal.output import Terminal, echo, end_at_once, flush, own_process, prepare, say, told
 
 
 class GuardedGroup(TyperGroup):
@@ -40,23 +37,23 @@ _COMMANDS = {
     "alternatives": "fairkit_cli.commands.alternatives:alternatives",
     "audit": "fairkit_cli.commands.audit:audit",
     "compare": "fairkit_cli.commands.compare:compare",
-    "data": "fairkit_cli.commands.data:data",
-    "demo": "fairkit_cli.commands.demo:demo",
+    "data": "fairkit_cli.commands.audit:data",
+    "demo": "fairkit_cli.commands.init:demo",
     "frontier": "fairkit_cli.commands.frontier:frontier",
     "init": "fairkit_cli.commands.init:init",
     "mitigate": "fairkit_cli.commands.mitigate:mitigate",
-    "parity": "fairkit_cli.commands.parity:parity",
+    "parity": "fairkit_cli.commands.compare:parity",
     "plan": "fairkit_cli.commands.plan:plan",
     "certify": "fairkit_cli.commands.certify:certify",
-    "packs": "fairkit_cli.commands.packs:app",
+    "packs": "fairkit_cli.commands.report:app",
     "report": "fairkit_cli.commands.report:report",
-    "verify": "fairkit_cli.commands.verify:verify",
+    "verify": "fairkit_cli.commands.certify:verify",
     "key": "fairkit_cli.commands.certify:key",
-    "policy": "fairkit_cli.commands.policy:app",
+    "policy": "fairkit_cli.commands.certify:app",
     "registry": "fairkit_cli.registry:app",
     "plugins": "fairkit_cli.plugins:app",
     "watch": "fairkit_cli.watch:app",
-    "why": "fairkit_cli.commands.why:why",
+    "why": "fairkit_cli.commands.audit:why",
 }
 
 

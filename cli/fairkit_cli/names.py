@@ -22,14 +22,14 @@ def refuse_remote(text: str) -> None:
 
 def model_file(model: str, config: Config) -> Path:
     """Find the file behind a path or a registry name such as ``credit@production``; a path that exists wins."""
-    from fairkit_registry.names import is_reference
+    from fairkit_registry.jsonio import is_reference
 
     refuse_remote(model)
     path = Path(model)
     if path.exists() or not is_reference(model):
         return path
     from fairkit_registry.errors import RegistryError
-    from fairkit_registry.store.lookup import resolve
+    from fairkit_registry.store.registry import resolve
 
     try:
         return resolve(model, config.registry_folder(), witnesses=config.witnesses())

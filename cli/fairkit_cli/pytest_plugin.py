@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fairkit.results.report import Report
+
 
 _TEXTS = ("label", "favorable", "weights", "missing")
 _LISTS = ("sensitive", "features", "drop")
@@ -71,7 +74,7 @@ def _audit_files(root: Path, model: str | Path, data: str | Path | None, options
     from fairkit.auditing.run import audit
     from fairkit_cli import options as opt
     from fairkit_cli.config import find_config, load_config
-    from fairkit_cli.subject import chosen
+    from fairkit_cli.packs import chosen
 
     config = load_config(find_config(root))
     here = root / model
@@ -86,3 +89,26 @@ def _audit_files(root: Path, model: str | Path, data: str | Path | None, options
 
 def _listed(names: str | list[str]) -> list[str]:
     return [names] if isinstance(names, str) else list(names)
+
+
+# The pre-commit hook: `fairkit audit` on each of several models.
+
+
+_COMMAND = "import sys; from fairkit_cli.main import run; sys.argv[0] = 'fairkit'; run()"
+
+
+def main(words: list[str]) -> int:
+    """Audit every model named at the end; return the worst exit code: an error's, then a broken policy's."""
+    place = len(words)
+    while place > 0 and words[place - 1].endswith(".onnx"):
+        place -= 1
+    options, models = words[:place], words[place:]
+    codes = [
+        subprocess.run([sys.executable, "-P", "-c", _COMMAND, "audit", model, *options], check=False).returncode
+        for model in models
+    ]
+    return max(codes, key=lambda code: (code not in (0, 1, 3), code == 1, code), default=0)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -54,7 +54,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from fairkit.sources.finders import add_finder
+from fairkit.sources.interface import add_finder
 
 _PUBLIC = {
     "Advice": "fairkit_guide.advice",
@@ -63,8 +63,8 @@ _PUBLIC = {
     "Alternatives": "fairkit_alternatives.record",
     "Law": "fairkit_alternatives.laws",
     "alternatives": "fairkit_alternatives.search",
-    "Choice": "fairkit_repair.frontiers.choice",
-    "Sweep": "fairkit_repair.frontiers.sweeps",
+    "Choice": "fairkit_repair.frontiers.run",
+    "Sweep": "fairkit_repair.frontiers.training",
     "frontier": "fairkit_repair.frontiers.run",
     "compare": "fairkit_comparing.run",
     "AuditContext": "fairkit.auditors",
@@ -76,14 +76,14 @@ _PUBLIC = {
     "FairMetric": "fairkit_similarity.metric",
     "FairkitError": "fairkit.errors",
     "Finding": "fairkit.results.findings",
-    "GroupValue": "fairkit.results.values",
+    "GroupValue": "fairkit.results.findings",
     "Mean": "fairkit.metrics",
     "Metric": "fairkit.metrics",
     "MitigationResult": "fairkit_repair.mitigation.run",
     "Mitigator": "fairkit.mitigators",
     "ModelError": "fairkit.errors",
     "ModelOptions": "fairkit.settings",
-    "OnnxModel": "fairkit_onnx.model",
+    "OnnxModel": "fairkit_onnx.file",
     "ParameterError": "fairkit.errors",
     "PluginError": "fairkit.errors",
     "PolicyError": "fairkit.errors",
@@ -104,10 +104,10 @@ _PUBLIC = {
     "mitigate": "fairkit_repair.mitigation.run",
     "mitigator": "fairkit_repair.sklearn.estimators",
     "Parity": "fairkit_comparing.parity",
-    "parameter": "fairkit.parameters.declare",
+    "parameter": "fairkit.parameters",
     "parity": "fairkit_comparing.parity",
     "repair": "fairkit_repair.repairing.run",
-    "scorer": "fairkit_repair.sklearn.scorers",
+    "scorer": "fairkit_repair.sklearn.base",
     "to_onnx": "fairkit_repair.sklearn.pipelines",
 }
 

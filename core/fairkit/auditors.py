@@ -13,15 +13,15 @@ from fairkit.engines.local import LocalEngine
 from fairkit.progress import Progress, no_progress
 
 if TYPE_CHECKING:
-    from fairkit.data.batch import Batch
+    from fairkit.data.arrow_types import Batch
     from fairkit.data.dataset import Dataset
     from fairkit.data.source import Source
     from fairkit.data.task import Task
     from fairkit.engines.base import Engine
     from fairkit.metrics import Headline, Metric, Term
     from fairkit.models.scorer import Predictions, Scorer
-    from fairkit.results.comparisons import Change
     from fairkit.results.findings import Finding
+    from fairkit.results.policy import Change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

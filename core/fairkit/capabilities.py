@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fairkit.errors import ParameterError
-from fairkit.support.records import record_of
+from fairkit.support.files import record_of
 
 __all__ = ["CONSTRAINTS", "FRACTIONS", "Capability", "constraint_of", "metrics_of"]
 

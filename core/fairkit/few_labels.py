@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.intervals import Spread, ratio_limits, spread_difference, spread_ratio, two_sided
-from fairkit.limits.chisquare import chi_square_tail
-from fairkit.limits.shares import FEW, clopper_pearson, share_limits, wilson
+from fairkit.limits import FEW, chi_square_tail, clopper_pearson, share_limits, wilson
 from fairkit.metrics import Estimate, Metric, Rate
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from fairkit.errors import DataError, ParameterError
-from fairkit.limits.means import student
+from fairkit.limits import student
 from fairkit.metrics import Estimate, Metric
 from fairkit.statistics import Rows, Statistic
 

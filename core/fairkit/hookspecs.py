@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from fairkit.learners import Learner
     from fairkit.metrics import Metric
     from fairkit.mitigators import Mitigator
-    from fairkit.models.sources import ModelSource
+    from fairkit.models.scorer import ModelSource
     from fairkit.packs import Pack
     from fairkit.promotions import PromotionCheck
     from fairkit.signers import Signer
@@ -61,7 +61,7 @@ def fairkit_sources() -> list[type[DataSource]]:  # type: ignore[empty-body]
 
 @hookspec
 def fairkit_model_sources() -> list[type[ModelSource]]:  # type: ignore[empty-body]
-    """Return the plugin's sources of models that are no file (see `fairkit.models.sources.ModelSource`)."""
+    """Return the plugin's sources of models that are no file (see `fairkit.models.scorer.ModelSource`)."""
 
 
 @hookspec

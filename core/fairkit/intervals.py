@@ -33,9 +33,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairkit.limits.means import student
-from fairkit.limits.selection import selected_quantile
-from fairkit.limits.shares import clopper_pearson, share_limits, wilson
+from fairkit.limits import clopper_pearson, selected_quantile, share_limits, student, wilson
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

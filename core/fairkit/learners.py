@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from fairkit.errors import ParameterError, did_you_mean
 from fairkit.support.calls import named_class
-from fairkit.support.faces import imported
+from fairkit.support.lazy_package import imported
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,14 +23,14 @@ TextMode = Literal["ordinal", "onehot"]
 """How a column of text becomes numbers: one code for each value, or one column for each."""
 
 _BUILT_IN = {
-    "lightgbm": "fairkit_repair.learners.boosted:LightGBM",
-    "xgboost": "fairkit_repair.learners.boosted:XGBoost",
-    "logistic": "fairkit_repair.learners.classic:Logistic",
-    "linear": "fairkit_repair.learners.classic:Linear",
-    "forest": "fairkit_repair.learners.classic:Forest",
-    "mlp": "fairkit_repair.learners.classic:MLP",
+    "lightgbm": "fairkit_repair.learners:LightGBM",
+    "xgboost": "fairkit_repair.learners:XGBoost",
+    "logistic": "fairkit_repair.learners:Logistic",
+    "linear": "fairkit_repair.learners:Linear",
+    "forest": "fairkit_repair.learners:Forest",
+    "mlp": "fairkit_repair.learners:MLP",
 }
-_FIT, _AROUND = "fairkit_repair.learners.fit:fit_learner", "fairkit_repair.learners.classic:around"
+_FIT, _AROUND = "fairkit_repair.learners:fit_learner", "fairkit_repair.learners:around"
 LEARNERS = tuple(_BUILT_IN)
 """The built-in learners' names. ``logistic`` is for classes, ``linear`` for regression, the others for all tasks."""
 INSTALLED = "*"

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from fairkit.limits.means import bounded_mean_limits, heavy, mean_limits, student, weighted_share_limits
-from fairkit.limits.shares import share_limits
+from fairkit.limits import bounded_mean_limits, heavy, mean_limits, share_limits, student, weighted_share_limits
 from fairkit.statistics import CellSums, Confusion, Contributions, Moments, MomentSums, Rows, Statistic, Sums
 from fairkit.support.escaping import visible
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
     from fairkit.data.task import Task
     from fairkit.intervals import Limits
-    from fairkit.results.values import Better
+    from fairkit.results.findings import Better
 
     Array = NDArray[np.float64]
 
@@ -467,7 +466,7 @@ class Mean(Metric):
         return np.asarray(sums[..., 1] / sums[..., 0])
 
     def estimate(self, totals: Sums, rng: np.random.Generator) -> Estimate:
-        """Compute the mean in every group, with the limits of `fairkit.limits.means`.
+        """Compute the mean in every group, with the limits of `fairkit.limits`.
 
         Where the range of the number is finite they are never wider than those of a share. Where it is not,
         heavy tails and groups without any variation put the interval in doubt.

@@ -11,7 +11,7 @@ from fairkit.data.table import Groups, Table
 from fairkit.errors import ParameterError, did_you_mean
 from fairkit.fitted import FittedModel, Prediction, Run
 from fairkit.learners import INSTALLED, LEARNERS, find_learner, fit_by_name
-from fairkit.parameters.declare import parse_parameters
+from fairkit.parameters import parse_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from fairkit.support.faces import imported
+from fairkit.support.lazy_package import imported
 
 if TYPE_CHECKING:
     import datetime
@@ -19,7 +19,7 @@ Kind = Literal["text", "count", "percent", "ratio", "number", "p"]
 Cell = str | int | float | None
 
 
-FORMAT = "fairkit_laws.format:Toml"
+FORMAT = "fairkit_laws.files:Toml"
 """What reads and renders packs."""
 
 

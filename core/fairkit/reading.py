@@ -18,16 +18,15 @@ from fairkit.errors import PluginError
 from fairkit.metrics import Term, first_sentence, recorded
 from fairkit.plugins.finding import find, installed_metrics, load
 from fairkit.results.evidence import HighestGroup, LowestGroup, evidence_of
-from fairkit.support.numbers import number
+from fairkit.support.escaping import number
 
 if TYPE_CHECKING:
     from fairkit.auditors import Auditor
     from fairkit.metrics import Headline, Metric
-    from fairkit.results.comparisons import Change, Outcome
-    from fairkit.results.findings import Finding, VerdictName
+    from fairkit.results.findings import Finding, Interval, VerdictName
+    from fairkit.results.policy import Change, Outcome
     from fairkit.results.report import Report
     from fairkit.results.rules import RuleResult
-    from fairkit.results.values import Interval
 
 ENDINGS = ("_difference", "_ratio", "_group_min", "_group_max")
 """Of the names of what is made of a metric's numbers in all groups."""

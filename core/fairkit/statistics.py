@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairkit.totals.rows import Rows, Statistic
+from fairkit.totals.rows import CellSums, MomentSums, Rows, Statistic, Sums
 from fairkit.totals.scores import EXACT_SCORES, Scores, ScoreTable
-from fairkit.totals.sums import CellSums, MomentSums, Sums
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -13,7 +13,6 @@ import numpy as np
 
 from fairkit import plugins
 from fairkit.errors import DataError
-from fairkit_alternatives.counts import PairedCounts
 from fairkit_alternatives.laws import Law
 from fairkit_alternatives.statements import (
     Aim,
@@ -22,6 +21,7 @@ from fairkit_alternatives.statements import (
     Found,
     NoneOf,
     OneMore,
+    PairedCounts,
     arbitrary,
     denominators,
     disparity,

@@ -27,20 +27,16 @@ from fairkit.progress import Progress, no_progress
 from fairkit.settings import ModelOptions, at_threshold
 from fairkit.support.calls import checked
 from fairkit.support.files import write_atomic
-from fairkit_alternatives.counts import PairedCounts
 from fairkit_alternatives.laws import Law, independent_weights, sensitive_columns
 from fairkit_alternatives.record import Alternatives, close_draws, entry_of
-from fairkit_alternatives.statements import Aim, Disagreement, denominators, disparity, pick, resolution
-from fairkit_onnx.model import OnnxModel
-from fairkit_onnx.write.base import BaseModel
-from fairkit_onnx.write.export import TabularModel, export_bytes
-from fairkit_repair.common_threshold import common_threshold
-from fairkit_repair.learners.fit import check_target, encoder_for, fit_estimator
-from fairkit_repair.mitigation.choose import find_mitigator, loaded_base
-from fairkit_repair.mitigation.leaks import check_leak
-from fairkit_repair.mitigation.learned import fit_files
-from fairkit_repair.mitigation.split import split_dataset
-from fairkit_repair.repairing.looks import identity_of, record_look
+from fairkit_alternatives.statements import Aim, Disagreement, PairedCounts, denominators, disparity, pick, resolution
+from fairkit_onnx.file import OnnxModel
+from fairkit_onnx.write.export import BaseModel, TabularModel, export_bytes
+from fairkit_repair.learners import check_target, encoder_for, fit_estimator
+from fairkit_repair.mitigation.choose import find_mitigator, loaded_base, split_dataset
+from fairkit_repair.mitigation.learned import check_leak, fit_files
+from fairkit_repair.postprocess import common_threshold
+from fairkit_repair.repairing.run import identity_of, record_look
 from fairkit_repair.scored_rows import ScoredRows
 
 if TYPE_CHECKING:

@@ -9,34 +9,47 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairkit.data.clusters import BUCKETS
+from fairkit.data.groups import BUCKETS
 from fairkit.data.roles import HIGHEST, LARGEST, reference_of
 from fairkit.intervals import two_sided
 from fairkit.metrics import ODDS, Rate, field_names
+from fairkit.results.policy import Change, outcome_of
 from fairkit.statistics import Scores
-from fairkit_comparing.collect import Class, PairTotals, RankedRows, inside
+from fairkit_comparing.collect import (
+    Class,
+    Difference,
+    Paired,
+    PairTotals,
+    RankedRows,
+    dependent,
+    inside,
+    paired,
+    paired_areas,
+)
 from fairkit_comparing.disparities import (
     against,
     change,
+    change_of_parity,
+    differences,
     differences_within,
     levels,
     mirrored,
+    ratios,
     ratios_within,
     root_mean_squares,
     within_strata,
 )
-from fairkit_comparing.distributions import change_of_parity
-from fairkit_comparing.joint import dependent, paired, paired_areas
-from fairkit_comparing.levels import disparity_changes, level_changes, within_one, written
-from fairkit_comparing.records import Difference, Paired
+from fairkit_dependent import noise_of
+from fairkit_rankings import TOP, QueryMetric, queries_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data.dataset import Dataset
     from fairkit.metrics import Metric
-    from fairkit.results.comparisons import Change
+    from fairkit.results.findings import Better
     from fairkit.statistics import Sums
+    from fairkit_rankings import Items, Queries
 
     Array = NDArray[np.float64]
 
@@ -207,3 +220,131 @@ def _joint(
 def _not_negative(found: Difference) -> Difference:
     """Turn the zero of a root that floats put below 0 into one."""
     return Difference(max(found.first, 0.0), max(found.second, 0.0), found.low, found.high)
+
+
+# Changes of one metric: over all rows or in a group, and of the disparities between groups.
+
+
+FEWEST = 30
+"""A group with fewer rows leaves a difference undecided."""
+
+
+def level_changes(
+    metric: Metric, values: Paired, sensitive: str | None, sizes: Mapping[str, int], confidence: float
+) -> Iterator[Change]:
+    """Return how the numbers of groups (or of all rows) differ."""
+    for place, (name, rows) in enumerate(sizes.items()):
+        group_values = values.chosen(np.array([place])).known()
+        group = None if sensitive is None else name
+        if group_values.values.shape[1] == 0:
+            yield Change(
+                metric=metric.name, sensitive=sensitive, group=group, better=metric.better,
+                before=None, after=None, interval=None, outcome="undecided",
+            )  # fmt: skip
+            continue
+        seen = change(levels(group_values), group_values, confidence)
+        yield written(metric.name, metric.better, seen, sensitive, rows, group=group)
+
+
+def disparity_changes(
+    metric: Metric, found: Paired, sensitive: str, smallest: int, confidence: float
+) -> Iterator[Change]:
+    """Return how the disparities of one metric differ."""
+    defined, names = found.known(), field_names([metric])
+    groups = defined.values.shape[1]
+    if "extreme" in metric.between and groups:
+        if metric.better != "lower":
+            seen = mirrored(change(levels(defined.negative()), defined.negative(), confidence))
+            yield written(f"{metric.name}_group_min", metric.better, seen, sensitive, smallest)
+        if metric.better != "higher":
+            seen = change(levels(defined), defined, confidence)
+            yield written(f"{metric.name}_group_max", metric.better, seen, sensitive, smallest)
+    if groups < 2:
+        return
+    if "difference" in metric.between:
+        name = f"{metric.name}_difference"
+        seen = change(differences(defined), defined, confidence)
+        yield written(names.get(name, name), "lower", seen, sensitive, smallest)
+    if "ratio" in metric.between and bool((defined.values > 0).all()):
+        name = f"{metric.name}_ratio"
+        seen = within_one(mirrored(change(ratios(defined), defined, confidence)))
+        yield written(names.get(name, name), "higher", seen, sensitive, smallest)
+
+
+def within_one(found: Difference) -> Difference:
+    """Cut the interval of a difference of ratios to what ratios in [0, 1] can differ by."""
+    return Difference(found.first, found.second, max(found.low, -1.0), min(found.high, 1.0))
+
+
+def written(
+    metric: str,
+    better: Better,
+    seen: Difference,
+    sensitive: str | None,
+    rows: int,
+    *,
+    group: str | None = None,
+    reference: str | None = None,
+    within: tuple[str, ...] = (),
+) -> Change:
+    """Write a difference down as a change of some metric."""
+    return Change(
+        metric=metric,
+        sensitive=sensitive,
+        group=group,
+        reference=reference,
+        within=within,
+        before=seen.first,
+        after=seen.second,
+        interval=(seen.low, seen.high),
+        better=better,
+        outcome="undecided" if rows < FEWEST else outcome_of(seen.low, seen.high, better),
+    )
+
+
+# Changes between rankings: every number of both models over the same queries, and its paired difference.
+
+
+def changes_of_rankings(
+    items: Items, models: int, data: Dataset, metrics: Sequence[Metric], confidence: float
+) -> Iterator[list[Change]]:
+    """Compare each model with the first."""
+    whole = items.whole()
+    splits: list[tuple[str | None, int]] = [(None, 1)]
+    splits += [(name, len(data.group_names(name))) for name in data.profile.groups]
+    each = [queries_of(whole, TOP, splits, model) for model in range(models)]
+    chosen = [one for one in metrics if isinstance(one, QueryMetric) and one.has(each[0][0])]
+    for other in each[1:]:
+        yield list(_changes(each[0], other, splits, data, chosen, confidence))
+
+
+def _changes(
+    before: list[Queries],
+    after: list[Queries],
+    splits: list[tuple[str | None, int]],
+    data: Dataset,
+    metrics: Sequence[QueryMetric],
+    confidence: float,
+) -> Iterator[Change]:
+    for (sensitive, _), old, new in zip(splits, before, after, strict=True):
+        if sensitive is None:
+            for metric in metrics:
+                if metric.over != "groups of queries":
+                    sizes = {"all": data.profile.rows}
+                    yield from level_changes(metric, paired_rankings(metric, old, new), None, sizes, confidence)
+            continue
+        sized = {name: data.profile.groups[sensitive][name] for name in data.group_names(sensitive)}
+        grouped = [(metric, paired_rankings(metric, old, new)) for metric in metrics if metric.over != "rankings"]
+        for metric, found in grouped:
+            yield from disparity_changes(metric, found, sensitive, min(sized.values()), confidence)
+        for metric, found in grouped:
+            yield from level_changes(metric, found, sensitive, sized, confidence)
+
+
+def paired_rankings(metric: QueryMetric, one: Queries, two: Queries) -> Paired:
+    """Return a number of two models in every group, with how far each query pulls both."""
+    parts = [metric.pulls(queries) for queries in (one, two)]
+    pull = np.stack([noise_of(influence, there).influence for _, influence, there in parts])
+    return Paired(
+        np.stack([values for values, _, _ in parts]), np.einsum("asq,bsq->sab", pull, pull), np.nan_to_num(pull)
+    )

@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.auditing.views import views
-from fairkit.data.clusters import BUCKETS
+from fairkit import plugins
+from fairkit.auditing.measure import score_once, views
+from fairkit.auditing.prepare import LoadedAuditors, prepared
+from fairkit.auditors import ComparesTables
+from fairkit.data.groups import BUCKETS
 from fairkit.engines.base import add
-from fairkit.statistics import Rows, Scores, Sums
-from fairkit_comparing.joint import contributions, joint_buckets, joint_sums
-from fairkit_comparing.records import DrawnScores
-from fairkit_rankings.items import Items, items_of
+from fairkit.engines.local import opened
+from fairkit.intervals import student
+from fairkit.metrics import Rate
+from fairkit.models.scorer import bound
+from fairkit.progress import no_progress
+from fairkit.statistics import Confusion, Rows, Scores, Sums
+from fairkit_rankings import Items, items_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.data.batch import Batch
+    from fairkit.data.arrow_types import Batch
     from fairkit.data.dataset import Dataset
+    from fairkit.engines.base import Engine
     from fairkit.metrics import Metric
     from fairkit.models.scorer import Predictions, Scorer
+    from fairkit.progress import Progress
+    from fairkit.results.policy import Change
+    from fairkit.settings import AuditSettings
 
     Array = NDArray[np.float64]
+
 
 KNOWN = " of known outcome"
 """Ends the key of sums over the rows that have a label, where some have none."""
@@ -231,3 +242,254 @@ def _splits(batch: Batch, data: Dataset) -> Iterator[tuple[str | None, tuple[NDA
 def inside(sensitive: str, within: str) -> str:
     """Name the sums of a sensitive column inside strata."""
     return f"{sensitive} | {within}"
+
+
+# Two models on the same rows: joint totals, and what they say about the difference of their numbers.
+
+
+def contributions(metric: Metric, rows: Rows) -> Array:
+    """Return each row's contributions to a metric's sums, shape [n, m]."""
+    if isinstance(metric.statistic, Confusion):
+        assert rows.decision is not None  # noqa: S101 -- asked only where there are decisions
+        favorable = rows.outcome > 0.5
+        no, yes = 1 - rows.decision, rows.decision
+        return np.column_stack([~favorable * no, ~favorable * yes, favorable * no, favorable * yes])
+    parts = rows.expected(metric.contributions)
+    return parts[:, None] if parts.ndim == 1 else parts
+
+
+def joint_sums(first: Array, second: Array, weights: Array | None, groups: NDArray[np.int64], n_groups: int) -> Sums:
+    """Total the contributions of two models to the same rows."""
+    parts = np.hstack([first, second])
+    weighted = parts if weights is None else parts * weights[:, None]
+    width = parts.shape[1]
+    order = np.argsort(groups, kind="stable")
+    ends = np.searchsorted(groups[order], np.arange(n_groups + 1))
+    totals, squares = np.zeros((n_groups, width)), np.zeros((n_groups, width, width))
+    for g in range(n_groups):
+        mine = weighted[order[ends[g] : ends[g + 1]]]
+        totals[g], squares[g] = mine.sum(axis=0), mine.T @ mine
+    return Sums(np.diff(ends).astype(np.float64), totals, squares)
+
+
+def paired(metric: Metric, sums: Sums, z: float) -> Paired:
+    """Turn joint sums into both models' numbers in every group, with their covariance.
+
+    Where the models agree on every row of a rate, the plain covariance says that the difference is exactly 0.
+    As Bonett & Price (2012) do for paired proportions, one row each way is added to the disagreements.
+    """
+    width = sums.first.shape[1] // 2
+    values = np.empty((2, len(sums.count)))
+    slopes = np.zeros((2, *sums.first.shape))
+    for model in (0, 1):
+        part = slice(model * width, (model + 1) * width)
+        values[model], slopes[model, :, part] = _gradient(metric, sums.first[:, part], sums.second[:, part, part])
+    covariance = np.einsum("agi,gij,bgj->gab", slopes, sums.second, slopes)
+    if isinstance(metric, Rate):
+        over = np.array(metric.over, dtype=np.float64)
+        with np.errstate(divide="ignore"):
+            extra = [1 / (sums.first[:, m * width : (m + 1) * width] @ over) ** 2 for m in (0, 1)]
+        covariance[:, 0, 0] += extra[0]
+        covariance[:, 1, 1] += extra[1]
+    else:
+        covariance *= ((student(z, sums.count) / z) ** 2)[:, None, None]
+    return Paired(values, covariance)
+
+
+def joint_buckets(first: Array, second: Array, weights: Array | None, cells: NDArray[np.int64], n_cells: int) -> Array:
+    """Sum the contributions of two models by group and bucket of clusters, shape [n_cells, 2m]."""
+    parts = np.hstack([first, second])
+    weighted = parts if weights is None else parts * weights[:, None]
+    return np.stack([np.bincount(cells, column, n_cells) for column in weighted.T], axis=1)
+
+
+def dependent(metric: Metric, sums: Sums, buckets: Array, z: float) -> Paired:
+    """Turn joint sums into both models' numbers, with the noise of buckets of clusters."""
+    plain = paired(metric, sums, z)
+    width = sums.first.shape[1] // 2
+    pull = np.empty((2, *buckets.shape[:2]))
+    for model in (0, 1):
+        part = slice(model * width, (model + 1) * width)
+        _, slopes = _gradient(metric, sums.first[:, part], sums.second[:, part, part])
+        pull[model] = np.einsum("gi,gbi->gb", slopes, buckets[:, :, part])
+    count = (buckets != 0).any(axis=2).sum(axis=1).astype(np.float64)
+    factor = np.sqrt(count / np.maximum(count - 1, 1)) * student(z, count) / z
+    return Paired(plain.values, plain.covariance, pull * factor[:, None])
+
+
+def _gradient(metric: Metric, first: Array, second: Array) -> tuple[Array, Array]:
+    """Return the value and its slopes in the sums, by central differences of a thousandth of their noise."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        value = np.asarray(metric.compute(first), dtype=np.float64)
+        slopes = np.zeros_like(first)
+        for i in range(first.shape[1]):
+            step = 1e-3 * np.sqrt(np.maximum(second[:, i, i], 1e-300))
+            step = np.where(step > 1e-12 * np.abs(first[:, i]), step, 1e-6 * np.abs(first[:, i]) + 1e-12)
+            up, down = first.copy(), first.copy()
+            up[:, i] += step
+            down[:, i] -= step
+            slopes[:, i] = (metric.compute(up) - metric.compute(down)) / (2 * step)
+    return value, slopes
+
+
+def paired_areas(
+    scores: tuple[DrawnScores, DrawnScores],
+    outcome: Array,
+    weights: Array | None,
+    groups: NDArray[np.int64],
+    n_groups: int,
+    clusters: NDArray[np.int64] | None = None,
+) -> Paired:
+    """Return both models' areas under the ROC curve in every group, with DeLong's covariance.
+
+    References
+    ----------
+    DeLong, DeLong & Clarke-Pearson (1988), Biometrics 44(3).
+    """
+    values, covariance = np.full((2, n_groups), np.nan), np.full((n_groups, 2, 2), np.nan)
+    every = np.ones_like(outcome) if weights is None else weights
+    pull = None if clusters is None else np.full((2, n_groups, BUCKETS), np.nan)
+    for g in range(n_groups):
+        mine = groups == g
+        good, weight = outcome[mine] > 0.5, every[mine]
+        if not (good.any() and (~good).any()):
+            continue
+        influence = np.empty((2, int(mine.sum())))
+        for model in (0, 1):
+            own = scores[model]
+            values[model, g], influence[model] = _area(own.values[mine], own.shares, good, weight)
+        covariance[g] = influence @ influence.T
+        if pull is not None and clusters is not None:
+            pull[:, g] = [np.bincount(clusters[mine], one, BUCKETS) for one in influence]
+    return Paired(values, covariance, pull)
+
+
+def _area(score: Array, shares: Array, good: NDArray[np.bool_], weight: Array) -> tuple[float, Array]:
+    """Return the area, and how far each row pulls it (placement less area, over its outcome's weight).
+
+    A row whose score is drawn stands at each of its scores, as often as it is drawn.
+    """
+    levels, level = np.unique(score, return_inverse=True)
+    level = level.reshape(score.shape)
+    below = [
+        sum(share * np.bincount(level[:, k], weight * side, len(levels)) for k, share in enumerate(shares))
+        for side in (~good, good)
+    ]
+    totals = [float((weight * side).sum()) for side in (~good, good)]
+    rank = [(np.cumsum(side) - side / 2) / total for side, total in zip(below, totals, strict=True)]
+    placement = np.where(good[:, None], rank[0][level], 1 - rank[1][level]) @ shares
+    area = float((weight * good * placement).sum() / totals[1])
+    rows = [max(int(side.sum()), 2) for side in (~good, good)]
+    small = np.where(good, np.sqrt(rows[1] / (rows[1] - 1)), np.sqrt(rows[0] / (rows[0] - 1)))
+    return area, small * weight * (placement - area) / np.where(good, totals[1], totals[0])
+
+
+# What a comparison of two models passes on: numbers with covariance, scores that may be drawn, a difference.
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """One number of two models in independent places (groups)."""
+
+    values: Array  # shape [2, S]: first model, second model; NaN where the number is not defined
+    covariance: Array  # shape [S, 2, 2], of the two values in each place; places are independent
+    pull: Array | None = None
+
+    def chosen(self, keep: NDArray[Any]) -> Paired:
+        """Return some of the places."""
+        pull = None if self.pull is None else self.pull[:, keep]
+        return Paired(self.values[:, keep], self.covariance[keep], pull)
+
+    def variance(self, first: Array, second: Array) -> Array:
+        """Return the variance of forms of both models' values, shape [P]."""
+        if self.pull is not None:
+            return np.asarray(((first @ self.pull[0] + second @ self.pull[1]) ** 2).sum(axis=-1))
+        c = self.covariance
+        mixed = 2 * (first * second) @ c[:, 0, 1]
+        return np.asarray(np.maximum((first**2) @ c[:, 0, 0] + mixed + (second**2) @ c[:, 1, 1], 0))
+
+    def known(self) -> Paired:
+        """Leave out the places where either number is not defined."""
+        keep = np.isfinite(self.values).all(axis=0) & np.isfinite(self.covariance).all(axis=(1, 2))
+        return self.chosen(np.asarray(keep))
+
+    def known_with(self, other: Paired) -> Paired:
+        """Leave out the places where a number of either kind is not defined."""
+        keep = np.ones(self.values.shape[1], dtype=bool)
+        for one in (self, other):
+            keep &= np.isfinite(one.values).all(axis=0) & np.isfinite(one.covariance).all(axis=(1, 2))
+        return self.chosen(keep)
+
+    def negative(self) -> Paired:
+        """Turn the sign."""
+        return Paired(-self.values, self.covariance, None if self.pull is None else -self.pull)
+
+    def beside(self, other: Paired) -> Paired:
+        """Put two numbers' places side by side; they must be over different rows."""
+        pulls = [one.pull for one in (self, other) if one.pull is not None]
+        return Paired(
+            np.concatenate([self.values, other.values], axis=1),
+            np.concatenate([self.covariance, other.covariance]),
+            np.concatenate(pulls, axis=1) if len(pulls) == 2 else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Two models' numbers and the interval of second minus first."""
+
+    first: float
+    second: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnScores:
+    """Scores of one model: each row's is one of K, drawn with the same chances."""
+
+    values: Array  # shape [n, K]
+    shares: Array  # shape [K], adding up to 1
+
+    def some(self, keep: NDArray[np.bool_]) -> DrawnScores:
+        """Return the rows where `keep`, shape [n], is true."""
+        return DrawnScores(self.values[keep], self.shares)
+
+
+# Two tables, such as two months: what auditors say about how a number changed from one to the other.
+
+
+def changes_between(
+    models: Sequence[Any],
+    tables: tuple[Dataset, Dataset],
+    settings: AuditSettings,
+    *,
+    progress: Progress = no_progress,
+    engine: Engine | str | None = None,
+    scheduler: str | None = None,
+) -> list[Change]:
+    """Return the changes by auditors that compare tables; every model scores both tables."""
+    loaded = LoadedAuditors.of(settings)
+    able = tuple(auditor for auditor in loaded.auditors if isinstance(auditor, ComparesTables))
+    if not able:
+        return []
+    loaded, audits, totals = replace(loaded, auditors=able), [], []
+    with opened(engine, scheduler) as running:
+        for data in tables:
+            subjects = prepared(models, data, running.total)
+            scorers = [bound(model, data, settings.options) for model in subjects]
+            running.check(*plugins.needs_of(loaded.used))
+            audits.append(
+                [loaded.about(scorer, data, running, progress, index=place) for place, scorer in enumerate(scorers)]
+            )
+            readers = [reader for audit in audits[-1] for reader in audit.readers]
+            totals.append(score_once(running, data, scorers, readers, progress))
+    many, changes = len(audits[0][0].readers), []
+    for place, first in enumerate(audits[0][0].watching):
+        auditor = first.auditor
+        assert isinstance(auditor, ComparesTables)  # noqa: S101 -- `able` are
+        each = [[total[model * many + place] for model in range(len(models))] for total in totals]
+        contexts = [[audit.context for audit in row] for row in audits]
+        with plugins.blame(first.owner, f"the auditor {auditor.name!r} compared tables"):
+            changes += auditor.table_changes(each, contexts)
+    return changes

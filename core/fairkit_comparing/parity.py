@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.auditing.subject import as_model, prepared
+from fairkit.auditing.prepare import as_model, prepared
 from fairkit.data.loading import load_data
 from fairkit.data.profile import total_here
 from fairkit.data.roles import value_text
 from fairkit.errors import ModelError
 from fairkit.models.python import took_a_matrix
-from fairkit.models.ranking import bound
+from fairkit.models.scorer import bound
 from fairkit.settings import ModelOptions, at_threshold
 from fairkit.support.calls import checked
 

@@ -8,22 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit import plugins
 from fairkit.auditing.measure import score_once
-from fairkit.auditing.prepare import LoadedAuditors
-from fairkit.auditing.sense import Sense, judged
-from fairkit.auditing.subject import prepared
+from fairkit.auditing.polarity import Sense, judged
+from fairkit.auditing.prepare import LoadedAuditors, prepared
 from fairkit.data.loading import as_dataset
-from fairkit.engines.opening import opened
+from fairkit.engines.local import opened
 from fairkit.errors import ModelError, ParameterError
-from fairkit.models.ranking import bound
+from fairkit.models.scorer import bound
 from fairkit.progress import Progress, no_progress
-from fairkit.results.comparisons import Comparison
+from fairkit.results.policy import Comparison
 from fairkit.results.rules import rules_of
 from fairkit.settings import AuditSettings, ModelOptions, at_threshold
 from fairkit.support.calls import checked
 from fairkit.support.timings import phase
-from fairkit_comparing.changes import changes
+from fairkit_comparing.changes import changes, changes_of_rankings
 from fairkit_comparing.collect import AllPairs, Pairing
-from fairkit_comparing.rankings import changes_of_rankings
 
 if TYPE_CHECKING:
     from fairkit.auditing.prepare import Audit
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
     from fairkit.engines.base import Engine
     from fairkit.metrics import Metric
     from fairkit.models.scorer import Scorer
-    from fairkit.results.comparisons import Change
+    from fairkit.results.policy import Change
     from fairkit.results.rules import Policy, RuleResult
 
 
@@ -61,7 +59,7 @@ def compare(
     Parameters
     ----------
     models
-        Two or more; see `fairkit.auditing.subject.as_model`.
+        Two or more; see `fairkit.auditing.prepare.as_model`.
     data
         The rows, from `fairkit.load_data`, without a label for what needs no outcomes; or a matrix or data frame X,
         with `y` beside it.
@@ -85,7 +83,7 @@ def compare(
     progress
         Told how many rows are scored.
     engine
-        ``"dask"`` scores the rows on a cluster, with the same numbers (see `fairkit.engines.opening.opened`); their
+        ``"dask"`` scores the rows on a cluster, with the same numbers (see `fairkit.engines.local.opened`); their
         scores and groups come here, for what needs ranks.
     scheduler
         The cluster's address; None starts one on this machine.

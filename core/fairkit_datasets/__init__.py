@@ -16,11 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit.data.loading import load_data
 from fairkit.errors import DataError, MissingExtraError, did_you_mean
-from fairkit_datasets.admissions import admissions_table
-from fairkit_datasets.catalog import RECIPES
-from fairkit_datasets.fetch import Recipe, content_digest, locate
-from fairkit_datasets.hiring import HIRING_ROLES, hiring_table
-from fairkit_datasets.loans import LoansTruth, loans_table, loans_truth
+from fairkit_datasets.catalog import RECIPES, Recipe, content_digest, locate
+from fairkit_datasets.loans import HIRING_ROLES, LoansTruth, admissions_table, hiring_table, loans_table, loans_truth
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -192,7 +189,7 @@ def loans(rows: int = 10_000, seed: int = 0, **roles: Any) -> Dataset:
 
 
 def hiring(openings: int = 500, seed: int = 0, **roles: Any) -> Dataset:
-    """Make the synthetic rankings of applicants for jobs (see `fairkit_datasets.hiring.hiring_table`).
+    """Make the synthetic rankings of applicants for jobs (see `fairkit_datasets.loans.hiring_table`).
 
     Parameters
     ----------

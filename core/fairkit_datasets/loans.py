@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
+
 SEXES = ("female", "male")
 ETHNICITIES = ("A", "B", "C")
 REGIONS = ("city", "north", "south")
@@ -213,3 +214,77 @@ def _named(names: tuple[str, ...], codes: NDArray[np.int64]) -> Any:
 
 def _spread(rates: Mapping[str, float]) -> float:
     return max(rates.values()) - min(rates.values())
+
+
+# A synthetic data set of rankings: applicants for job openings, scored with a bias whose size is known.
+
+
+HIRING_ROLES: dict[str, Any] = {
+    "label": "relevance",
+    "sensitive": ["sex"],
+    "query": "opening",
+    "features": ["test", "recommendation"],
+}
+"""The usual roles of the columns."""
+
+_FEWEST, _MOST = 4, 24
+_NOISE = 0.5
+_WOMEN = 0.4
+
+
+def hiring_table(openings: int = 500, seed: int = 0, *, penalty: float = 1.0) -> pa.Table:
+    """Return one row for each applicant, in random order."""
+    import pyarrow as pa
+
+    if openings < 1:
+        raise ParameterError(f"openings={openings}; there must be at least one")
+    rng = np.random.default_rng(seed)
+    opening = np.repeat(np.arange(openings), rng.integers(_FEWEST, _MOST + 1, openings))
+    opening = opening[rng.permutation(len(opening))]
+    woman = rng.random(len(opening)) < _WOMEN
+    merit = rng.normal(size=len(opening))
+    test, recommendation = (merit + _NOISE * rng.normal(size=len(opening)) for _ in range(2))
+    recommendation -= penalty * woman
+    return pa.table(
+        {
+            "opening": opening,
+            "sex": np.where(woman, "female", "male"),
+            "test": test.round(4),
+            "recommendation": recommendation.round(4),
+            "score": ((test + recommendation) / 2).round(4),
+            "relevance": np.digitize(merit, [0.0, 1.0, 2.0]),
+        }
+    )
+
+
+# Graduate admissions at Berkeley in the autumn of 1973: 4,526 applications to the six largest departments.
+
+
+COUNTS = {
+    "A": {"male": (512, 313), "female": (89, 19)},
+    "B": {"male": (353, 207), "female": (17, 8)},
+    "C": {"male": (120, 205), "female": (202, 391)},
+    "D": {"male": (138, 279), "female": (131, 244)},
+    "E": {"male": (53, 138), "female": (94, 299)},
+    "F": {"male": (22, 351), "female": (24, 317)},
+}
+"""Admitted and rejected applications, by department and sex."""
+
+
+def admissions_table() -> pa.Table:
+    """Return one row for each application: ``sex``, ``department``, and ``admitted``, which is 1 or 0."""
+    import pyarrow as pa
+
+    cells = [
+        (sex, department, admitted, rows)
+        for department, sexes in COUNTS.items()
+        for sex, (yes, no) in sexes.items()
+        for admitted, rows in ((1, yes), (0, no))
+    ]
+    return pa.table(
+        {
+            "sex": [sex for sex, _, _, rows in cells for _ in range(rows)],
+            "department": [department for _, department, _, rows in cells for _ in range(rows)],
+            "admitted": [admitted for _, _, admitted, rows in cells for _ in range(rows)],
+        }
+    )

@@ -18,12 +18,11 @@ import numpy as np
 
 from fairkit.errors import DataError, ParameterError, PolicyError
 from fairkit.support.calls import checked
-from fairkit.support.records import record_of
+from fairkit.support.files import record_of
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
-    from fairkit.planning.draws import Truth
-    from fairkit.planning.targets import Target
+    from fairkit.planning.assumptions import Target, Truth
     from fairkit.results.rules import Rule
 
 LEAST_CELL = 100  # people in every cell of an intersection that is offered
@@ -453,9 +452,9 @@ def _limits(
 
 def too_few(metric: str, side: str, limits: Mapping[str, float | None], sizes: Sequence[GroupSize]) -> list[str]:
     """Say for which columns the table has too few people for the limit, and how many rows would do."""
-    from fairkit.planning.draws import LEAST
+    from fairkit.planning.advice import closed_form
+    from fairkit.planning.assumptions import LEAST
     from fairkit.planning.results import MOST, two_digits
-    from fairkit.planning.search import closed_form
 
     target, told = _target(metric), []
     for name, group in _by_column(sizes).items():
@@ -484,7 +483,7 @@ def _rule(metric: str, limit: float, side: str) -> Rule:
 
 def _truth(target: Target, groups: Sequence[GroupSize]) -> Truth:
     """Return what a plan assumes of equal groups: rates of one half, the worst case for differences."""
-    from fairkit.planning.draws import Truth
+    from fairkit.planning.assumptions import Truth
 
     inside = np.array([_over(target, one) for one in groups], float).T.reshape(len(target.rates), -1)
     people = np.array([one.people for one in groups], float)
@@ -503,8 +502,8 @@ def _by_column(sizes: Sequence[GroupSize]) -> dict[str, list[GroupSize]]:
 
 
 def _target(metric: str) -> Target | None:
+    from fairkit.planning.assumptions import target_of
     from fairkit.planning.run import installed
-    from fairkit.planning.targets import target_of
 
     try:
         return target_of(metric, installed())
@@ -543,8 +542,8 @@ def _people(target: Target, limit: float) -> str:
 
 def _decides(target: Target, metric: str, limit: float, side: str, group: Sequence[GroupSize]) -> tuple[str, bool]:
     """Return what this many people can decide about a limit, at rates of one half, the worst case for differences."""
-    from fairkit.planning.detectable import detectable
-    from fairkit.planning.draws import LEAST
+    from fairkit.planning.advice import detectable
+    from fairkit.planning.assumptions import LEAST
 
     usable = [one for one in group if min(_over(target, one)) >= LEAST]
     small = len(group) - len(usable)

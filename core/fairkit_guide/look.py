@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fairkit.data.outcomes import good_value, is_outcome
+from fairkit.data.roles import good_value, is_outcome
 
 if TYPE_CHECKING:
     from fairkit.data.source import Source

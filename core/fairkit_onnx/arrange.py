@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from fairkit_onnx.read.nodes import walk
+from fairkit_onnx.read.graph import walk
 from fairkit_onnx.sandbox.wire import Maps, factorize
 
 if TYPE_CHECKING:

@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from fairkit.errors import ModelError
+from fairkit.settings import ModelOptions
+from fairkit.support.timings import peak_memory, phase
 from fairkit_onnx.arrange import Arranged, has_large_trees
-from fairkit_onnx.batches import Batches
-from fairkit_onnx.read import safety
+from fairkit_onnx.read import graph
 from fairkit_onnx.read.feeds import GraphInput
-from fairkit_onnx.sandbox.limits import current
+from fairkit_onnx.read.scorer import bind
+from fairkit_onnx.sandbox.confine import current
 from fairkit_onnx.sandbox.wire import Maps, in_parts
-from fairkit_onnx.session import open_session
 
 if TYPE_CHECKING:
     import onnx
     from numpy.typing import NDArray
 
+    from fairkit.data.dataset import Dataset
+    from fairkit.models.scorer import Scorer
     from fairkit_onnx.sandbox.client import SandboxedSession
-    from fairkit_onnx.sandbox.limits import Limits
+    from fairkit_onnx.sandbox.confine import Limits
+
+    Feeds = Mapping[str, NDArray[Any]]
+
 
 _UNHELD = "The model ran inside fairkit: this system gives it no process of its own, and no limit held it."
 
@@ -47,12 +53,12 @@ class OnnxFile:
         self.name = name
         self.content = content
         self.folder = folder
-        self.proto: onnx.ModelProto = safety.parse(content, name)
+        self.proto: onnx.ModelProto = graph.parse(content, name)
         if sandbox is not None:
-            safety.check_operators(self.proto, name, sandbox.domains)
-        self.external = safety.external_files(self.proto, name, folder)
-        self.sha256 = safety.digest(content)
-        self.settings = safety.embedded_settings(self.proto)
+            graph.check_operators(self.proto, name, sandbox.domains)
+        self.external = graph.external_files(self.proto, name, folder)
+        self.sha256 = graph.digest(content)
+        self.settings = graph.embedded_settings(self.proto)
         self.sandbox = None if started is None else sandbox
         self.unheld = (_UNHELD,) if sandbox is not None and started is None else ()
         self._threads = threads
@@ -69,7 +75,7 @@ class OnnxFile:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__ |= state
-        self.proto = safety.parse(self.content, self.name)
+        self.proto = graph.parse(self.content, self.name)
 
     @classmethod
     def load(
@@ -89,7 +95,7 @@ class OnnxFile:
             How many threads onnxruntime may use; by default all cores.
         sandbox
             Whether the model runs in a process of its own, within limits of memory and time, without network (see
-            `fairkit_onnx.sandbox.limits.Limits`). None: a file does, bytes and protos in memory do not. False is
+            `fairkit_onnx.sandbox.confine.Limits`). None: a file does, bytes and protos in memory do not. False is
             for files that you trust; the report says so.
 
         Raises
@@ -102,7 +108,7 @@ class OnnxFile:
             if path.is_dir():
                 raise ModelError(f"{str(path)!r} is a folder; give the .onnx file in it")
             limits = _limits(True if sandbox is None else sandbox)
-            loaded = cls(safety.read_bytes(path), path.name, path.parent, threads, limits)
+            loaded = cls(graph.read_bytes(path), path.name, path.parent, threads, limits)
         else:
             content = model if isinstance(model, bytes) else model.SerializeToString()
             loaded = cls(content, "model in memory", None, threads, _limits(sandbox or False))
@@ -342,3 +348,105 @@ def _join(values: Sequence[Any], rows: int) -> Any:
     if isinstance(values[0], list | Maps):
         return [row for part in values for row in part][:rows]
     return np.concatenate([np.atleast_1d(value) for value in values])[:rows]
+
+
+# How many rows a graph is given at once: as many as its memory allows, found while it runs.
+
+
+FIRST, MOST = 512, 65_536
+"""The first batch has so many rows; each is twice as long as the last, up to the second."""
+
+BUDGET = 192.0
+"""MiB by which a batch may raise the process's peak of memory before batches stop growing."""
+
+
+class Batches:
+    """Cuts rows into batches that grow until they cost memory.
+
+    A model of nearest neighbours holds a distance to every one of its rows for each row that it scores; a linear
+    model holds nothing. Both start with `FIRST` rows, and the peak of memory tells them apart.
+    """
+
+    def __init__(self) -> None:
+        self.rows = FIRST
+        self._growing = peak_memory() is not None
+
+    def each(self, feeds: Feeds, run: Callable[[Feeds], list[Any]]) -> list[list[Any]]:
+        """Run a graph on rows in batches, and return the outputs of each."""
+        count = len(next(iter(feeds.values())))
+        if count <= self.rows:
+            return [run(feeds)]
+        parts, start = [], 0
+        while start < count:
+            # a rest that is hardly longer than a batch goes along: no batch of one row at the end
+            end = start + self.rows if count - start > self.rows * 5 // 4 else count
+            before = peak_memory() or 0.0
+            parts.append(run({name: array[start:end] for name, array in feeds.items()}))
+            self._pace((peak_memory() or 0.0) - before)
+            start = end
+        return parts
+
+    def _pace(self, grown: float) -> None:
+        """Set the next batch's rows by what the last one cost."""
+        if grown > BUDGET:
+            self.rows = max(self.rows // 2, 1)
+            self._growing = False
+        elif grown > BUDGET / 2:
+            self._growing = False
+        elif self._growing:
+            self.rows = min(self.rows * 2, MOST)
+
+
+# The one place that opens an onnxruntime session.
+
+
+_ONLY_FATAL = 4
+"""onnxruntime raises its errors too; what it logs besides is not for the user."""
+
+
+@phase("load model")
+def open_session(model: onnx.ModelProto | bytes | Path, *, threads: int | None = None, optimised: bool = True) -> Any:
+    """Open a session on the CPU."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = _ONLY_FATAL
+    # threads that spin while they wait took half as much processor time again, and other programs' cores
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    if threads is not None:
+        options.intra_op_num_threads = threads
+    if not optimised:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    if isinstance(model, bytes):
+        source: bytes | str = model
+    elif hasattr(model, "SerializeToString"):
+        source = model.SerializeToString()
+    else:
+        source = str(model)
+    return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+
+
+# An ONNX file as a model that can be audited: its inputs are matched with columns, its outputs are resolved.
+
+
+class OnnxModel(OnnxFile):
+    """An ONNX model: digest, inputs, outputs, embedded audit settings. Made by `OnnxModel.load`.
+
+    Nothing in the file is executed besides the graph's standard operators, and no path outside the
+    model's own folder is read.
+    """
+
+    said: ModelOptions = ModelOptions()
+    """What the user said about the model, wherever it is bound; options of a single call win."""
+
+    def bind(self, dataset: Dataset, options: ModelOptions | None = None) -> Scorer:
+        """Match inputs with columns, find the favorable score column, and say what was guessed.
+
+        Raises
+        ------
+        DataError
+            The model's inputs are not in the data.
+        ModelError
+            The outputs cannot be interpreted; the message names the option that helps.
+        """
+        return bind(self, dataset, (options or ModelOptions()).over(self.said))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from fairkit.learners import INSTALLED
 from fairkit.mitigators import Mitigator
-from fairkit.parameters.declare import parameter
+from fairkit.parameters import parameter
 from fairkit_repair.learners import fit_learner
 
 if TYPE_CHECKING:

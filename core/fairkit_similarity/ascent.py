@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from fairkit_similarity.outputs import squared_difference, without_shift
+from fairkit_similarity.networks import squared_difference, without_shift
 
 if TYPE_CHECKING:
-    from fairkit_similarity.geometry import Geometry
+    from fairkit_similarity.metric import Geometry
     from fairkit_similarity.networks import Image, Network
 
 Tensor = Any
@@ -42,7 +42,7 @@ class Reward(Protocol):
 
 
 class Disparity:
-    """d_Y(h(x), h(x')) (SenSeI, appendix B); see `fairkit_similarity.outputs`."""
+    """d_Y(h(x), h(x')) (SenSeI, appendix B); see `fairkit_similarity.networks`."""
 
     def __init__(self, here: Tensor, direction: Tensor, *, logits: bool = False) -> None:
         self.here, self.direction, self.logits = here, direction, logits

@@ -10,17 +10,30 @@ multiplier is where the search goes on. The result is the value of a feasible pl
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from fairkit.data.arrow_types import as_numpy
+from fairkit.data.sources import open_source
+from fairkit.errors import DataError, MissingExtraError, did_you_mean
+from fairkit.support.timings import phase
+from fairkit_similarity.encode import Encoder
+from fairkit_similarity.metric import FairMetric
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit_similarity.ascent import Frame
-    from fairkit_similarity.encode import Floats
+    from fairkit_similarity.encode import Columns, Floats
     from fairkit_similarity.networks import Network
+    from fairkit_similarity.search.tree import Ints
+    from fairkit_similarity.transport import Solution
+
 
 CHUNK = 8_192
 """So many rows are searched at once."""
@@ -175,3 +188,183 @@ class _Searches:
                 results.append((worst.reward, worst.cost, worst.moved(rows, self.frame)))
         gain, cost, moved = (torch.cat(list(part)).cpu().numpy() for part in zip(*results, strict=True))
         return gain.astype(np.float64), cost.astype(np.float64), moved
+
+
+# How sure is L(ε)? A normal interval, and a one-sided bound that needs no argument about the optimum.
+
+
+FEWEST = 30
+"""Effective rows below which no interval is given."""
+
+CHOOSERS = 2_500
+"""Rows of one half that choose η for the other half: any η is valid, so a few are enough."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """A gap with its standard errors; intervals follow at any confidence."""
+
+    gap: float  # L(ε) less the mean reward of staying
+    error: float  # standard error of `gap`, from the standard deviation of φ_j(η*) - R_jj over the rows
+    bound: float
+    bound_error: float  # standard error of `bound`
+    bound_skew: float
+    rows: float  # effective number of rows, (Σ w)² / Σ w²
+
+    def interval(self, confidence: float) -> tuple[float, float] | None:
+        """Two-sided normal interval, cut at 0 where gaps begin; None with fewer than `FEWEST` effective rows."""
+        if self.rows < FEWEST:
+            return None
+        reach = NormalDist().inv_cdf(0.5 + confidence / 2.0) * self.error
+        return max(self.gap - reach, 0.0), self.gap + reach
+
+    def upper_bound(self, confidence: float) -> float | None:
+        """One-sided: below the population's gap with probability at most 1 - confidence; never below `gap`.
+
+        The normal quantile is corrected for skewness (Hall 1983): z + γ (2 z² + 1) / 6, where a skewness
+        γ > 0 means that a sample without the rare large gains looks safer than the population is.
+        """
+        if self.rows < FEWEST:
+            return None
+        z = NormalDist().inv_cdf(confidence)
+        reach = z + max(self.bound_skew, 0.0) * (2.0 * z * z + 1.0) / 6.0
+        return max(self.bound + reach * self.bound_error, self.gap)
+
+
+def spread(solution: Solution, rng: np.random.Generator) -> Spread:
+    """Measure how sure the gap of a solution is."""
+    problem, epsilon = solution.problem, solution.epsilon
+    excess = solution.contributions() - problem.own
+    rows = 1.0 / float(problem.mass @ problem.mass)
+    gap = max(solution.value - float(problem.mass @ problem.own), 0.0)
+    if rows < FEWEST:
+        return Spread(gap=gap, error=math.nan, bound=gap, bound_error=math.nan, bound_skew=math.nan, rows=rows)
+    halves = np.array_split(rng.permutation(len(problem.asked)), 2)
+    means, errors, thirds = [], [], []
+    for chooser, judged in (halves, halves[::-1]):
+        eta = _chosen_eta(solution, chooser[:CHOOSERS])
+        mean, error, third = _mean(_excess_at(solution, judged, eta), problem.mass[judged])
+        means.append(mean + eta * epsilon)
+        errors.append(error)
+        thirds.append(third)
+    # the mean of two independent halves: Var = (e₁² + e₂²) / 4
+    bound_error = math.hypot(*errors) / 2.0
+    return Spread(
+        gap=gap,
+        error=_mean(excess, problem.mass)[1],
+        bound=float(np.mean(means)),
+        bound_error=bound_error,
+        bound_skew=sum(thirds) / 8.0 / bound_error**3 if bound_error > 0.0 else 0.0,
+        rows=rows,
+    )
+
+
+def _mean(values: Floats, mass: Floats) -> tuple[float, float, float]:
+    """Weighted mean, its standard error, and its third central moment."""
+    weight = mass / mass.sum()
+    mean = float(weight @ values)
+    # Bessel's correction for weights: Σ w² r² / (1 - Σ w²)
+    scale = 1.0 - float(weight @ weight)
+    error = math.sqrt(max(float(weight**2 @ (values - mean) ** 2), 0.0) / max(scale, 1e-12))
+    return mean, error, float(weight**3 @ (values - mean) ** 3)
+
+
+def _chosen_eta(solution: Solution, rows: Ints) -> float:
+    """Minimise M over some rows only."""
+    problem = solution.problem
+    mass = np.bincount(problem.query[rows], weights=problem.mass[rows], minlength=len(problem.where))
+    queries = np.flatnonzero(mass > 0.0)
+    if not len(queries):
+        return solution.eta
+    weights = mass[queries] / mass[queries].sum()
+    return problem.bracket(queries, weights, solution.epsilon, eta=solution.eta, tolerance=1e-7).eta
+
+
+def _excess_at(solution: Solution, rows: Ints, eta: float) -> Floats:
+    """φ_j(η) - R_jj of some rows."""
+    problem = solution.problem
+    queries, place = np.unique(problem.query[rows], return_inverse=True)
+    lines = problem.answers_near(solution.bracket, eta, queries)
+    return lines.at(eta)[place] - problem.own[rows]
+
+
+# Other versions of rows, given as a table of their own: counterfactual rows.
+
+
+_ROWS = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class CounterfactualTable:
+    """The table of counterfactual rows."""
+
+    columns: Mapping[str, NDArray[Any]]  # what the model reads, each of shape [p]
+    places: Mapping[Any, NDArray[np.int64]]  # for every original, its rows in `columns`
+
+    def originals(self) -> NDArray[np.int64]:
+        """Return a number of each row's original, shape [p], from 0."""
+        codes = np.empty(sum(len(rows) for rows in self.places.values()), dtype=np.int64)
+        for number, rows in enumerate(self.places.values()):
+            codes[rows] = number
+        return codes
+
+
+def read_given(path: str, of: str, wanted: Sequence[str]) -> CounterfactualTable:
+    """Read a table of counterfactual rows."""
+    source = open_source(path)
+    for name in (of, *wanted):
+        if name not in source.columns:
+            hint = did_you_mean(name, source.columns, what="columns")
+            use = "that names each row's original" if name == of else "that the model reads"
+            raise DataError(f"{source.name} has no column {name!r}, {use}. {hint}")
+    batches = list(source.batches([of, *wanted], _ROWS))
+    if not sum(batch.num_rows for batch in batches):
+        raise DataError(f"{source.name} has no counterfactual rows")
+    names = [name for batch in batches for name in batch.column(of).to_pylist()]
+    empty = sum(name is None or name != name for name in names)  # noqa: PLR0124 -- not NaN
+    if empty:
+        raise DataError(f"{source.name}: {empty} of {len(names)} rows have no value in {of!r}: name their originals")
+    places: dict[Any, list[int]] = {}
+    for place, name in enumerate(names):
+        places.setdefault(name, []).append(place)
+    columns = {name: np.concatenate([as_numpy(batch.column(name)) for batch in batches]) for name in wanted}
+    return CounterfactualTable(columns, {name: np.array(rows, dtype=np.int64) for name, rows in places.items()})
+
+
+# Subspace metrics as fairkit learned them before: so that certificates that were made with them can be recomputed.
+
+
+STRENGTH = 0.1
+"""The l2 penalty, weighed against the summed loss."""
+
+
+@phase("learn metric")
+def former_subspace(columns: Columns, sensitive: Sequence[str]) -> FairMetric:
+    """Learn what `fairkit_similarity.learn.subspace` learned before: by scikit-learn's L-BFGS, to its tolerance."""
+    try:
+        from sklearn.linear_model import LogisticRegression, RidgeCV
+    except ImportError as error:
+        raise MissingExtraError("scikit-learn", "sklearn") from error
+    encoder = Encoder.learn(columns)
+    features = encoder.encode(columns)
+    directions = [np.eye(features.shape[1])[encoder.places(sensitive)]]
+    names = list(dict.fromkeys(sensitive))
+    for name in names:
+        encoding = next(column for column in encoder.columns if column.name == name)
+        positions = encoder.places([name])
+        others = features.copy()
+        others[:, positions] = 0.0
+        raw = np.asarray(columns[name])
+        keys = raw.astype(str) if encoding.kind == "category" else raw.astype(np.float64)
+        values, code = np.unique(keys, return_inverse=True)
+        if encoding.kind == "number" and len(values) > 2:
+            model = RidgeCV(alphas=np.logspace(-3, 3, 7)).fit(others, features[:, positions[0]])
+            coefficients = np.array(np.atleast_2d(model.coef_), dtype=np.float64)
+        else:
+            targets = [code == k for k in range(len(values))] if len(values) > 2 else [code == 1]
+            model = LogisticRegression(C=1.0 / STRENGTH, max_iter=1_000, tol=1e-6)
+            coefficients = np.array([model.fit(others, target).coef_[0] for target in targets])
+        coefficients[:, positions] = 0.0
+        directions.append(coefficients)
+    description = {"kind": "subspace", "sensitive": names, "strength": STRENGTH}
+    return FairMetric.projecting(encoder, np.concatenate(directions), description)

@@ -16,11 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numba
 import numpy as np
 
-from fairkit.support.ahead import threads
+from fairkit.support.timings import threads
 from fairkit_similarity.search.descent import LOSSES, lane_maxima, lane_ranges, search
-from fairkit_similarity.search.dual import Lines
-from fairkit_similarity.search.duplicates import group_maxima, same_rows
-from fairkit_similarity.search.problem import Problem
+from fairkit_similarity.search.problem import Lines, Problem, group_maxima, same_rows
 from fairkit_similarity.search.tree import Frame, SupportTree, build_tree, rounded
 from fairkit_similarity.transport import check_coordinates, guess_scale
 

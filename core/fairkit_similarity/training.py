@@ -8,8 +8,7 @@ import numpy as np
 
 from fairkit.data.roles import MISSING_GROUP
 from fairkit.errors import ParameterError
-from fairkit_onnx.write.cells import MISSING_TEXT
-from fairkit_onnx.write.encode import Encoder, NumberColumn, TextColumn
+from fairkit_onnx.write.encode import MISSING_TEXT, Encoder, NumberColumn, TextColumn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

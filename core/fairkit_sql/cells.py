@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hashlib
-from collections.abc import Mapping, Sequence
+import operator
+import random
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from fairkit.data.arrow import as_arrow, as_numpy
+from fairkit.data.arrow_types import as_arrow, as_numpy
 from fairkit.data.digest import TableDigest
+from fairkit.data.groups import BUCKETS, KEY, buckets_of
+from fairkit.data.parts import ParquetPart
 from fairkit.data.snapshot import plain_rows
-from fairkit.errors import RowsNeededError
-from fairkit_sql.relation import ibis
+from fairkit.data.sources import FilledPart, records_source
+from fairkit.errors import DataError, FairkitError, MissingExtraError, RowsNeededError
+from fairkit.sources import Counting, Records, said
+from fairkit.sources.interface import StoredFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from fairkit_sql.relation import Relation
+    from fairkit.data.source import Source
+
 
 MOST_CELLS = 1 << 21
 """So many distinct rows at most travel."""
@@ -189,3 +200,294 @@ def _order(rows: pa.Table) -> Any:
     keys = [(f"{place}", "ascending") for place in range(len(rows.column_names))]
     renamed = rows.rename_columns([key for key, _ in keys])
     return pc.sort_indices(renamed, sort_keys=keys)
+
+
+# Parquet files, on this machine or those of a table in a lake, counted by DuckDB in this process.
+
+
+_VIEW = "fairkit_files"
+_PATTERN = "*?[]{}"
+"""DuckDB would look for other files where a name has one of these."""
+
+
+def counting_of(parts: Sequence[Any]) -> Counting | None:
+    """Return where files are counted; None where a part is something else, or the files' columns differ."""
+    first = _columns(parts[0].schema())
+    if any(_columns(part.schema()) != first for part in parts[1:]):
+        return None
+    stored = [_inner(part) for part in parts]
+    paths = [part.path for part in stored if part is not None and part.groups is None]
+    names = [str(path.resolve()) for path in paths if isinstance(path, Path)]
+    files = [path for path in paths if isinstance(path, StoredFile)]
+    if any(len(found) == len(parts) for found in (names, files)):
+        return None if any(sign in name for name in names for sign in _PATTERN) else _counting(parts, names, files)
+    return None
+
+
+def _counting(parts: Sequence[Any], names: list[str], files: list[StoredFile]) -> Counting:
+    try:
+        import duckdb
+    except ImportError as error:
+        raise MissingExtraError("duckdb", "duckdb") from error
+    connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
+    connection.execute("SET TimeZone = 'UTC'")  # what a time with a zone is cast to
+    if names:
+        connection.read_parquet(names, hive_partitioning=False).create_view(_VIEW)
+    else:
+        connection.register(_VIEW, _dataset(parts, files))
+
+    def run(text: str) -> pa.Table:
+        with without_statistics(connection):
+            rows = connection.sql(text)
+            found = (getattr(rows, "to_arrow_table", None) or rows.fetch_arrow_table)()
+        for file in files:
+            file.check()
+        return found
+
+    return Counting("duckdb", "SELECT * FROM fairkit_files", run)
+
+
+def _inner(part: Any) -> ParquetPart | None:
+    """Return the file of a part, which may lack columns of its table."""
+    inner = part.inner if isinstance(part, FilledPart) else part
+    return inner if isinstance(inner, ParquetPart) else None
+
+
+def _dataset(parts: Sequence[Any], files: Sequence[StoredFile]) -> Any:
+    """Return files of a table as a dataset of Arrow: what a file lacks has one value in all its rows, or is missing."""
+    import pyarrow.compute as pc
+    import pyarrow.dataset as ds
+
+    schema, form = parts[0].schema(), ds.ParquetFileFormat()
+    fragments = []
+    for part, file in zip(parts, files, strict=True):
+        constants = dict(part.constants) if isinstance(part, FilledPart) else {}
+        held = [pc.field(name) == pc.scalar(value) for name, value in constants.items() if value is not None]
+        same = functools.reduce(operator.and_, held) if held else None
+        fragments.append(form.make_fragment(file.path, file.filesystem, partition_expression=same))
+    return ds.FileSystemDataset(fragments, schema, form, files[0].filesystem)
+
+
+def read_alike(schema: pa.Schema) -> pa.Schema:
+    """Return the columns that DuckDB reads as fairkit does: text, whole numbers, doubles and floats, flags and days."""
+    import pyarrow as pa
+
+    def alike(kind: pa.DataType) -> bool:
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_integer, pa.types.is_boolean)
+        known = any(test(kind) for test in tests) or pa.types.is_date32(kind)
+        return known or pa.types.is_float32(kind) or pa.types.is_float64(kind)
+
+    return pa.schema([f for f in schema if alike(f.type)])
+
+
+def _columns(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:
+    return [(field.name, field.type) for field in schema]
+
+
+# Buckets of clusters, by a keyed hash that the engine computes.
+
+
+_PRIME = 2**31 - 1
+
+_DIGITS = {
+    "duckdb": ("md5",),
+    "postgres": ("md5",),
+    "snowflake": ("md5",),
+    "pyspark": ("md5",),
+    "databricks": ("md5",),
+    "bigquery": ("md5", "to_hex"),
+    "trino": ("to_utf8", "md5", "to_hex"),
+}
+"""The functions that lead from a text to the digits of its MD5, by engine."""
+
+
+def bucket_of(column: Any, key: int, dialect: str) -> Any:
+    """Return the expression of each row's bucket, in [0, `BUCKETS`) for whole numbers, as three digits for others.
+
+    Whole numbers go through a polynomial of degree three modulo a prime: of any four ids the
+    buckets are independent. Others go through MD5 with the key before the text.
+    """
+    if column.type().is_integer():
+        draws = random.Random(key)  # noqa: S311 -- a hash family's coefficients
+        number = column.cast("int64") % _PRIME
+        number = (number + _PRIME) % _PRIME
+        hashed: Any = ibis().literal(draws.randrange(1, _PRIME), "int64")
+        for _ in range(3):
+            hashed = (hashed * number + draws.randrange(_PRIME)) % _PRIME
+        return hashed % BUCKETS
+    if dialect not in _DIGITS:
+        raise RowsNeededError(f"clusters are named by text, and {dialect} has no function to hash it")
+    text = ibis().literal(f"{key:016x}") + column.cast("string")
+    for name in _DIGITS[dialect]:
+        text = _function(name)(text)
+    return text.substr(0, 3)
+
+
+def _function(name: str) -> Any:
+    """Return a function of the engine, of one text."""
+
+    def function(text: str) -> str:  # type: ignore[empty-body]
+        """Stand for it."""
+
+    return ibis().udf.scalar.builtin(function, name=name, signature=(("string",), "string"))
+
+
+def standing_for(buckets: Any, key: int = KEY) -> Any:
+    """Return ids that fall into given buckets when they are read: an int64 column in the place of `bucket_of`'s."""
+    import pyarrow as pa
+
+    if pa.types.is_integer(buckets.type):
+        places = as_numpy(buckets.combine_chunks()).astype(np.int64)
+    else:
+        places = np.array([int(text, 16) >> 2 for text in buckets.to_pylist()], dtype=np.int64)
+    return pa.chunked_array([as_arrow(_ids(key)[places])])
+
+
+def _ids(key: int) -> Any:
+    """Return an id for every bucket."""
+    found = np.full(BUCKETS, -1, dtype=np.int64)
+    start, step = 0, 1 << 15
+    while (found < 0).any():
+        ids = np.arange(start, start + step, dtype=np.int64)
+        places = buckets_of(as_arrow(ids), key)
+        found[places[::-1]] = ids[::-1]
+        start += step
+    return found
+
+
+# The rows of a query as an expression: what is asked about them is built of expressions, never of text.
+
+
+ROWS = "fairkit_rows"
+"""What the rows of the query are called where they are counted."""
+
+_WITH = re.compile(r"\s*WITH\s", re.IGNORECASE)
+
+
+def ibis() -> Any:
+    """Return the library."""
+    try:
+        import ibis
+        import ibis.formats.pyarrow
+    except ImportError as error:  # itself, or what its extra for DuckDB brings
+        raise MissingExtraError("ibis-framework", "sql") from error
+    return ibis
+
+
+class Relation(Protocol):
+    """Rows that an engine counts."""
+
+    table: Any  # they, as an ibis table
+    dialect: str  # the name that ibis gives to the engine
+
+    def fetch(self, expression: Any) -> pa.Table:
+        """Return the rows of an expression over `table`."""
+        ...
+
+
+def relation_of(counting: Any, schema: pa.Schema, name: str) -> Relation:
+    """Return rows as a relation."""
+    if isinstance(counting, Counting):
+        return Query(counting, schema, name)
+    return Bound(counting, name)
+
+
+class Query:
+    """The rows of a SELECT; what is asked about them is compiled to the SQL of its engine."""
+
+    def __init__(self, counting: Counting, schema: pa.Schema, name: str) -> None:
+        self._counting, self._name, self.dialect = counting, name, counting.dialect
+        self.table = ibis().table(_types(schema), name=ROWS)
+
+    def fetch(self, expression: Any) -> pa.Table:
+        """See `Relation.fetch`."""
+        try:
+            return self._counting.run(self.compiled(expression))
+        except FairkitError:
+            raise
+        except Exception as error:  # whatever the library of the engine raises
+            raise DataError(f"the rows of {self._name} cannot be counted: {said(error)}") from None
+
+    def compiled(self, expression: Any) -> str:
+        """Return the SELECT, over the rows of the query, that an expression is."""
+        text = compiled(expression, self._counting.dialect)
+        query = f"WITH {ROWS} AS (\n{self._counting.query}\n)"
+        return f"{query},\n{text[found.end() :]}" if (found := _WITH.match(text)) else f"{query}\n{text}"
+
+
+@contextlib.contextmanager
+def without_statistics(connection: Any) -> Iterator[None]:
+    """Have a DuckDB connection compare each value.
+
+    The statistics of Parquet files know no NaN: with them DuckDB holds ``isnan(x)`` for false in every row.
+    """
+    setting = "disabled_optimizers"
+    (before,) = connection.execute(f"SELECT current_setting('{setting}')").fetchone()
+    chosen = ",".join(dict.fromkeys([*filter(None, before.split(",")), "statistics_propagation"]))
+    connection.execute(f"SET {setting} = '{chosen}'")
+    try:
+        yield
+    finally:
+        connection.execute(f"SET {setting} = '{before}'")
+
+
+class Bound:
+    """An ibis table, which knows its engine."""
+
+    def __init__(self, table: Any, name: str) -> None:
+        self.table, self._name, self.dialect = table, name, str(table.get_backend().name)
+
+    def fetch(self, expression: Any) -> pa.Table:
+        """See `Relation.fetch`."""
+        duckdb = self.table.get_backend().con if self.dialect == "duckdb" else None
+        try:
+            with contextlib.nullcontext() if duckdb is None else without_statistics(duckdb):
+                return expression.to_pyarrow()
+        except Exception as error:  # whatever the library of the engine raises
+            raise DataError(f"the rows of {self._name} cannot be counted: {said(error)}") from None
+
+
+def source_of(table: Any, name: str) -> Source:
+    """Return an ibis table as a table that can be counted, or read, once."""
+    schema = table.schema().to_pyarrow()
+    origin = {"kind": "ibis", "address": f"ibis:{table.get_name() if hasattr(table, 'get_name') else 'table'}"}
+    records = Records(
+        name=name,
+        schema=schema,
+        batches=_Batches(table),
+        origin=origin | {"server": table.get_backend().name},
+        counting=table,
+    )
+    return records_source(records)
+
+
+class _Batches:
+    """The rows of an ibis table, asked for when the first is read."""
+
+    def __init__(self, table: Any) -> None:
+        self._table = table
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return iter(self._table.to_pyarrow_batches())
+
+
+def compiled(expression: Any, dialect: str) -> str:
+    """Return the SQL of an expression; names are quoted by the compiler, values are its literals."""
+    return str(ibis().to_sql(expression, dialect=dialect))
+
+
+def _types(schema: pa.Schema) -> Any:
+    """Return the columns' types as ibis names them; it is told of columns only that it knows."""
+    import pyarrow as pa
+
+    found = {}
+    for field in schema:
+        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        if str(getattr(kind, "type_name", "")).lower() in ("numeric", "decimal"):
+            kind = pa.decimal128(38, 9)
+        elif isinstance(kind, pa.BaseExtensionType):
+            kind = kind.storage_type
+        with contextlib.suppress(Exception):  # a column whose type it does not know is in no expression
+            found[field.name] = ibis().dtype(kind)
+    return ibis().schema(found)

@@ -11,10 +11,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from fairkit.errors import DataError
-from fairkit.sources.address import Address
-from fairkit.sources.reach import check_reachable, keeps_secrets
-from fairkit.sources.secrets import said
-from fairkit.sources.stored import StoredFile
+from fairkit.sources.address import Address, check_reachable, keeps_secrets, said
+from fairkit.sources.interface import StoredFile
 from fairkit.support.escaping import visible
 
 STORES: dict[str, Mapping[str, str]] = {

@@ -6,28 +6,47 @@ import functools
 import json
 import math
 import operator
+import re
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.auditing import conditions
+from fairkit.auditing import needs
 from fairkit.auditors import AuditContext, Auditor
 from fairkit.data.dataset import BATCH_ROWS, Dataset
+from fairkit.data.sources import open_with
 from fairkit.engines.local import Here
-from fairkit.errors import DataError, ModelError, ParameterError
-from fairkit.parameters.declare import parse_parameters
+from fairkit.errors import DataError, FairkitError, ModelError, ParameterError
+from fairkit.parameters import parse_parameters
+from fairkit.promotions import Promotion, PromotionCheck, Remark
 from fairkit.results.findings import Finding
 from fairkit.settings import ModelOptions
-from fairkit_testing.leftovers import nothing_left_behind
-from fairkit_testing.require import only_fairkit_errors, require, unchanged
-from fairkit_testing.samples import COLUMNS, CONDITIONS, NUMBERS, Task, sample_data, sample_model
+from fairkit.sources import Address
+from fairkit_testing.samples import (
+    COLUMNS,
+    CONDITIONS,
+    NUMBERS,
+    Task,
+    nothing_left_behind,
+    only_fairkit_errors,
+    require,
+    sample_data,
+    sample_model,
+    unchanged,
+)
 
 if TYPE_CHECKING:
-    from fairkit.data.batch import Batch
-    from fairkit.models.scorer import Predictions
+    from fairkit.data.arrow_types import Batch
+    from fairkit.data.source import Source
+    from fairkit.models.scorer import ModelSource, Predictions
+    from fairkit.signers import Signer
+    from fairkit.sources import DataSource
+
 
 _TASKS: tuple[Task, ...] = ("binary", "regression", "multiclass", "answers", "table")
 
@@ -57,8 +76,8 @@ class Audited:
         """
         from fairkit import plugins
         from fairkit.models.columns import PredictedColumns
-        from fairkit.models.no_predictions import NoPredictions
-        from fairkit_onnx.model import OnnxModel
+        from fairkit.models.scorer import NoPredictions
+        from fairkit_onnx.file import OnnxModel
 
         if task == "multiclass" and self._one_class:
             data = data.with_roles(replace(data.roles, favorable="high"))
@@ -214,13 +233,13 @@ def check_auditor_conditions(audited: Audited) -> None:
             continue  # data of this task cannot have it
         if condition not in auditor.uses | auditor.unaffected_by:
             try:
-                conditions.check_conditions([auditor], data)
+                needs.check_conditions([auditor], data)
             except ParameterError as error:
                 require(
                     repr(auditor.name) in str(error), f"{condition}: the refusal does not name the auditor: {error}"
                 )
             else:
-                require(condition not in conditions.conditions_of(data), f"{condition}: neither declared nor refused")
+                require(condition not in needs.conditions_of(data), f"{condition}: neither declared nor refused")
             continue
         changed = audited.numbers(data, task) != before
         if condition in auditor.uses:
@@ -286,7 +305,7 @@ def _same(findings: Sequence[Finding], repeated: Sequence[Finding], message: str
     require(len(findings) == len(repeated), f"{message}: {len(findings)} and {len(repeated)} findings")
 
 
-CHECKS = (
+AUDITOR_CHECKS = (
     check_auditor_findings,
     check_auditor_merges,
     check_auditor_deterministic,
@@ -295,3 +314,168 @@ CHECKS = (
     check_auditor_conditions,
     check_auditor_leaves_nothing,
 )
+
+
+# Checks on sources of data: the same table twice, plain options, messages in place of what libraries raise.
+
+
+SECRET = "Open-Sesame-9"  # noqa: S105 -- a word that no message may show
+_ROWS = 1_000
+
+
+def check_source_reads(cls: type[DataSource]) -> None:
+    """The example is a table: it can be read again and again, and opened anew it is the same table."""
+    with tempfile.TemporaryDirectory(prefix="fairkit-check-") as folder:
+        address = cls.example(Path(folder))
+        if address is None:
+            return
+        opened = open_with(cls, address)
+        first, again = _content(opened), _content(opened)
+        require(first, "the example has no rows; an example shows what is read")
+        require(first == again, "the second reading of the opened table gives other rows")
+        require(_content(open_with(cls, address)) == first, "opened anew, the example gives other rows")
+
+
+def check_source_origin(cls: type[DataSource]) -> None:
+    """What reports say about the example is JSON, names the address and not what follows its question mark."""
+    with tempfile.TemporaryDirectory(prefix="fairkit-check-") as folder:
+        address = cls.example(Path(folder))
+        if address is None:
+            return
+        source = open_with(cls, address)
+        json.dumps(dict(source.origin), allow_nan=False)
+        for key, kept in (("kind", cls.name), ("address", Address.parse(address).text)):
+            require(source.origin.get(key) == kept, f"origin[{key!r}] is {source.origin.get(key)!r}, not {kept!r}")
+        require(source.name and "?" not in source.name, f"the table's name is {source.name!r}; keep it short")
+
+
+def check_source_absent(cls: type[DataSource]) -> None:
+    """A table that is not there is one DataError, which shows no password."""
+    with tempfile.TemporaryDirectory(prefix="fairkit-check-") as folder:
+        if cls.example(Path(folder)) is None:
+            return
+        try:
+            _content(open_with(cls, f"{cls.schemes[0]}:{Path(folder) / 'not' / 'there'}"))
+        except FairkitError as error:
+            require(isinstance(error, DataError), f"it raises {type(error).__name__}; raise fairkit.DataError")
+            require("\n" not in str(error), "the message for a table that is not there has several lines")
+        else:
+            require(False, "a table that is not there was read; raise fairkit.DataError")
+
+
+def check_source_secrets(cls: type[DataSource]) -> None:
+    """An address with a user and a password, or with an option that the source does not have, is refused unshown."""
+    scheme = cls.schemes[0]
+    for address in (f"{scheme}://me:{SECRET}@host/name", f"{scheme}://host/name?x-{SECRET}=1"):
+        try:
+            open_with(cls, address)
+        except FairkitError as error:
+            require(SECRET not in str(error), f"the message shows what stood in the address: {error}")
+        else:
+            require(False, "an address with a password or an unknown option was opened")
+    for option, meaning in cls.options.items():
+        require(option == option.lower() and option.isidentifier(), f"the option {option!r} is no lower-case word")
+        require(len(meaning) > 5, f"say what the option {option!r} means")
+
+
+def _content(source: Source) -> list[object]:
+    return [batch.to_pylist() for batch in source.batches(source.columns, _ROWS)]
+
+
+SOURCE_CHECKS = (check_source_reads, check_source_origin, check_source_absent, check_source_secrets)
+
+
+# Checks on promotion checks: they give remarks, the same each time, and leave the model's file alone.
+
+
+def check_promotion_remarks(cls: type[PromotionCheck]) -> None:
+    """`check` gives remarks with a text, also where there is no report and no holder."""
+    for promotion in _promotions():
+        for remark in cls().check(promotion):
+            require(isinstance(remark, Remark), f"check gives {remark!r}; yield fairkit.Remark(text=...)")
+            require(len(remark.text) > 5, "a remark has no text: say what is wrong and how to fix it")
+
+
+def check_promotion_deterministic(cls: type[PromotionCheck]) -> None:
+    """The same promotion gets the same remarks."""
+    for promotion in _promotions():
+        require(
+            list(cls().check(promotion)) == list(cls().check(promotion)),
+            "the same promotion gets other remarks the second time",
+        )
+
+
+def check_promotion_leaves_the_file(cls: type[PromotionCheck]) -> None:
+    """The model's file is only read."""
+    for promotion in _promotions():
+        before = promotion.model_path.read_bytes()
+        list(cls().check(promotion))
+        require(promotion.model_path.read_bytes() == before, "the model's file was changed")
+
+
+def _promotions() -> Iterator[Promotion]:
+    """Return a promotion without evidence, one with a report, and one that replaces a holder."""
+    import fairkit
+    from fairkit_onnx.read.graph import digest
+    from fairkit_testing.samples import sample_data
+
+    content = sample_model("binary")
+    report = fairkit.audit(content, sample_data("binary", rows=200))
+    with tempfile.TemporaryDirectory(prefix="fairkit-check-") as folder:
+        path = Path(folder) / "model.onnx"
+        path.write_bytes(content)
+        for alias, evidence in (("staging", None), ("production", report)):
+            yield Promotion(
+                name="credit",
+                version=2,
+                alias=alias,
+                model_path=path,
+                model_sha256=digest(content),
+                report=evidence,
+                keyids=("a", "b") if evidence else (),
+                holder=1 if evidence else None,
+                holder_report=evidence,
+            )
+
+
+PROMOTION_CHECKS = (check_promotion_remarks, check_promotion_deterministic, check_promotion_leaves_the_file)
+
+
+# Checks on sources of models: a name that can stand in a certificate, and messages in place of what Python raises.
+
+
+def check_model_source_name(cls: type[ModelSource]) -> None:
+    """`name` is of small letters, digits and hyphens: it is a key in certificates."""
+    fits = re.fullmatch(r"[a-z][a-z0-9-]*", cls.name) is not None
+    require(fits, f"name is {cls.name!r}; it is of small letters, digits and hyphens")
+
+
+def check_model_source_refuses_an_empty_record(cls: type[ModelSource]) -> None:
+    """`open` refuses a record without what it needs with a message: a derived class of `fairkit.FairkitError`."""
+    try:
+        cls.open({})
+    except FairkitError:
+        return
+    except Exception as error:
+        require(False, f"open raises {type(error).__name__} for an empty record; raise a fairkit.ModelError")
+    require(False, "open takes an empty record; refuse it with a message that says what is needed")
+
+
+MODEL_SOURCE_CHECKS = (check_model_source_name, check_model_source_refuses_an_empty_record)
+
+
+# Checks on signers: a bad address is refused in words, and no passphrase is needed to say so.
+
+
+def check_signer_refuses_a_bad_address(cls: type[Signer]) -> None:
+    """`open` raises a FairkitError with a sentence where the address names no key."""
+    for address in (f"{cls.name}:", f"{cls.name}:there-is-no-such-key?nor=this"):
+        try:
+            cls.open(address, passphrase=lambda what: "")
+        except FairkitError as error:
+            require(len(str(error)) > 10, "the error of a bad address has no text: say what is wrong and how to fix it")
+        else:
+            require(False, f"open takes the address {address!r}; raise a FairkitError where there is no such key")
+
+
+SIGNER_CHECKS = (check_signer_refuses_a_bad_address,)

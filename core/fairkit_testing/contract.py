@@ -9,26 +9,21 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fairkit import plugins
 from fairkit.errors import ParameterError, did_you_mean
-from fairkit_testing import (
-    auditor_checks,
-    capability_checks,
-    chart_checks,
-    exporter_checks,
-    learner_checks,
-    metric_checks,
-    mitigator_checks,
-    model_source_checks,
-    pack_checks,
-    parameter_checks,
-    plugin_checks,
-    promotion_checks,
-    signer_checks,
-    source_checks,
-)
-from fairkit_testing.require import ContractError
+from fairkit_testing import auditor_checks, metric_checks, mitigator_checks, plugin_checks
+from fairkit_testing import auditor_checks as model_source_checks
+from fairkit_testing import auditor_checks as promotion_checks
+from fairkit_testing import auditor_checks as signer_checks
+from fairkit_testing import auditor_checks as source_checks
+from fairkit_testing import metric_checks as chart_checks
+from fairkit_testing import metric_checks as exporter_checks
+from fairkit_testing import mitigator_checks as learner_checks
+from fairkit_testing import plugin_checks as capability_checks
+from fairkit_testing import plugin_checks as pack_checks
+from fairkit_testing import plugin_checks as parameter_checks
+from fairkit_testing.samples import ContractError
 
 if TYPE_CHECKING:
-    from fairkit.plugins.records import Plugin
+    from fairkit.plugins.loading import Plugin
 
 __all__ = ["Check", "ContractError", "Outcome", "checks_for", "run_checks"]
 
@@ -173,28 +168,28 @@ def _with_place(error: Exception, file: str | None) -> str:
 
 
 def _all_checks(plugin: Plugin, settings: Mapping[str, Any]) -> Iterator[Check]:
-    for function in plugin_checks.CHECKS:
+    for function in plugin_checks.PLUGIN_CHECKS:
         yield _check(function, plugin.found.name, plugin)
     for kind, classes in (("auditor", plugin.auditors), ("mitigator", plugin.mitigators)):
         for cls in classes:
-            for parameters_check in parameter_checks.CHECKS:
+            for parameters_check in parameter_checks.PARAMETER_CHECKS:
                 yield _check(parameters_check, f"{kind} {cls.name}", cls)
     kinds: tuple[tuple[Any, Any, Callable[[Any], Any]], ...] = (
-        (plugin.metrics, metric_checks.CHECKS, lambda cls: cls),
-        (plugin.auditors, auditor_checks.CHECKS, lambda cls: auditor_checks.Audited(cls, _own(cls, settings))),
+        (plugin.metrics, metric_checks.METRIC_CHECKS, lambda cls: cls),
+        (plugin.auditors, auditor_checks.AUDITOR_CHECKS, lambda cls: auditor_checks.Audited(cls, _own(cls, settings))),
         (
             plugin.mitigators,
-            (*mitigator_checks.CHECKS, *capability_checks.CHECKS),
+            (*mitigator_checks.MITIGATOR_CHECKS, *capability_checks.CAPABILITY_CHECKS),
             lambda cls: mitigator_checks.Trained(cls, _own(cls, settings)),
         ),
-        (plugin.learners, learner_checks.CHECKS, learner_checks.Taught),
-        (plugin.evidence_charts, chart_checks.CHECKS, lambda cls: cls),
-        (plugin.sources, source_checks.CHECKS, lambda cls: cls),
-        (plugin.model_sources, model_source_checks.CHECKS, lambda cls: cls),
-        (plugin.promotion_checks, promotion_checks.CHECKS, lambda cls: cls),
-        (plugin.signers, signer_checks.CHECKS, lambda cls: cls),
-        (plugin.exporters, exporter_checks.CHECKS, lambda cls: cls),
-        (plugin.packs, pack_checks.CHECKS, lambda cls: cls),
+        (plugin.learners, learner_checks.LEARNER_CHECKS, learner_checks.Taught),
+        (plugin.evidence_charts, chart_checks.CHART_CHECKS, lambda cls: cls),
+        (plugin.sources, source_checks.SOURCE_CHECKS, lambda cls: cls),
+        (plugin.model_sources, model_source_checks.MODEL_SOURCE_CHECKS, lambda cls: cls),
+        (plugin.promotion_checks, promotion_checks.PROMOTION_CHECKS, lambda cls: cls),
+        (plugin.signers, signer_checks.SIGNER_CHECKS, lambda cls: cls),
+        (plugin.exporters, exporter_checks.EXPORTER_CHECKS, lambda cls: cls),
+        (plugin.packs, pack_checks.PACK_CHECKS, lambda cls: cls),
     )
     for classes, checks, looked_at in kinds:
         for cls in classes:
@@ -205,7 +200,7 @@ def _all_checks(plugin: Plugin, settings: Mapping[str, Any]) -> Iterator[Check]:
 
 def _own(cls: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that are parameters of the class: a plugin may offer several."""
-    from fairkit.parameters.declare import describe_parameters
+    from fairkit.parameters import describe_parameters
 
     names = {parameter.name for parameter in describe_parameters(cls.Parameters)}
     return {key: value for key, value in settings.items() if key.partition(".")[0] in names}

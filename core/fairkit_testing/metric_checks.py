@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairkit.charts import ChartTable
+from fairkit.exporters import Card, CertifiedReport
 from fairkit.few_labels import few_label_estimate, label_totals
 from fairkit.metrics import CONFUSION, Mean
+from fairkit.results.evidence import BUILT_IN
 from fairkit.statistics import Contributions, Moments, Rows
-from fairkit_testing.require import ContractError, require, unchanged
+from fairkit_testing.samples import ContractError, require, unchanged
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from fairkit.charts import EvidenceChart
+    from fairkit.exporters import Exporter
     from fairkit.metrics import Estimate, Metric
+
 
 GROUPS = 4
 _Z = 1.959963984540054
@@ -264,7 +271,7 @@ def _same(cls: type[Metric], one: Any, two: Any, message: str) -> None:
     require(np.allclose(first, second, rtol=1e-9, atol=1e-12, equal_nan=True), f"{message}: {first} and {second}")
 
 
-CHECKS = (
+METRIC_CHECKS = (
     check_metric_declares,
     check_metric_needs,
     check_metric_shapes,
@@ -276,3 +283,119 @@ CHECKS = (
     check_metric_deterministic,
     check_metric_inputs_unchanged,
 )
+
+
+# Checks on exporters: text, the same for the same version, whatever people have written about it.
+
+
+_STRANGE = "# a|b\n---\n<script>\"'\u2028 {{x}} \U0001f600"
+
+
+def check_export_is_text(cls: type[Exporter]) -> None:
+    """`export` returns text that UTF-8 can hold, with and without certificates, whatever notes and tags say."""
+    for card in _cards():
+        text = cls().export(card)
+        require(isinstance(text, str), f"export gives {type(text).__name__}; return text")
+        require(text.strip() != "", f"export says nothing about {card.reference}")
+        text.encode("utf-8")
+
+
+def check_export_deterministic(cls: type[Exporter]) -> None:
+    """The same version gives the same text: people and programs compare it."""
+    for card in _cards():
+        require(
+            cls().export(card) == cls().export(card),
+            "the same version gives another text the second time; take times from `card.added_at` and the certificates",
+        )
+
+
+def check_export_tells_versions_apart(cls: type[Exporter]) -> None:
+    """Two versions with other files give other texts."""
+    first, second, *_ = _cards()
+    require(cls().export(first) != cls().export(second), "two versions with other files give the same text")
+
+
+def _cards() -> Iterator[Card]:
+    """Return a version without a certificate, one with a certificate that is verified, and one with a claim."""
+    import fairkit
+    from fairkit_onnx.read.graph import digest
+    from fairkit_testing.samples import sample_data, sample_model
+
+    content = sample_model("binary")
+    data = sample_data("binary", rows=200)
+    report = fairkit.audit(content, data, policy=[fairkit.Rule("accuracy", min=0.5)])
+    for version, notes, verified in ((1, "", None), (2, "", True), (3, _STRANGE, False)):
+        one = CertifiedReport(
+            sha256="c" * 64,
+            report=report,
+            audited_at="2026-01-31T12:00:00Z",
+            keyids=("a" * 64,),
+            verified=bool(verified),
+            mitigation={"plugin": "reweigh", "parameters": {"cells": 2}, "base": None} if verified else None,
+        )
+        yield Card(
+            name="credit",
+            version=version,
+            model_sha256=digest(content) if version == 1 else f"{version}" * 64,
+            size=len(content),
+            added_at="2026-01-30T12:00:00Z",
+            parent="credit@1" if version > 1 else None,
+            tags=(notes,) if notes else (),
+            notes=notes,
+            aliases=("production",) if verified else (),
+            inputs=("age: float [N, 1]",),
+            outputs=("probability: float [N, 2]",),
+            operators={"Add": 1, "MatMul": 1},
+            weights=12,
+            attached=() if verified is None else ("c" * 64,),
+            certificates=() if verified is None else (one,),
+        )
+
+
+EXPORTER_CHECKS = (check_export_is_text, check_export_deterministic, check_export_tells_versions_apart)
+
+
+# Checks on evidence charts: numbers in a table, a picture that holds its data, and values that are left alone.
+
+
+def check_chart_table(cls: type[EvidenceChart]) -> None:
+    """The example becomes a table whose rows are as long as its columns; the same value gives the same table."""
+    require(cls.name not in BUILT_IN, f"fairkit shows the evidence {cls.name!r} itself; choose another key")
+    value = cls.example()
+    table = cls().table(value)
+    require(isinstance(table, ChartTable), f"table gives {table!r}; return a fairkit.charts.ChartTable")
+    require(table.columns, "the table has no columns")
+    for row in table.rows:
+        require(len(row) == len(table.columns), f"the row {row!r} is not as long as {table.columns!r}")
+    require(cls().table(value) == table, "the same value gives another table the second time")
+
+
+def check_chart_picture(cls: type[EvidenceChart]) -> None:
+    """The picture is a Vega-Lite specification of JSON values with its data in it, for wide and narrow screens."""
+    for narrow in (False, True):
+        spec = cls().picture(cls.example(), narrow=narrow)
+        if spec is None:
+            continue
+        json.dumps(spec, allow_nan=False)
+        require(
+            not any(key == "url" for key in _keys(spec)),
+            "the picture fetches data from an address; put it into data.values",
+        )
+
+
+def check_chart_example(cls: type[EvidenceChart]) -> None:
+    """The example is made of JSON values, as evidence is, and showing it leaves it as it is."""
+    value = cls.example()
+    before = json.dumps(value, allow_nan=False)
+    cls().table(value)
+    cls().picture(value, narrow=False)
+    require(json.dumps(value) == before, "the evidence was changed; work on a copy")
+
+
+def _keys(spec: Any) -> list[str]:
+    if isinstance(spec, dict):
+        return [*spec, *(key for value in spec.values() for key in _keys(value))]
+    return [key for one in spec for key in _keys(one)] if isinstance(spec, list | tuple) else []
+
+
+CHART_CHECKS = (check_chart_table, check_chart_picture, check_chart_example)

@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
 import inspect
 import re
 import subprocess
 import sys
+import typing
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from fairkit import plugins
 from fairkit.auditors import Auditor
+from fairkit.capabilities import metrics_of
 from fairkit.charts import EvidenceChart
-from fairkit.errors import PluginError
+from fairkit.data.table import Table
+from fairkit.errors import ConfigError, FairkitError, PluginError
 from fairkit.exporters import Exporter
+from fairkit.fitted import Run
 from fairkit.learners import Learner
 from fairkit.metrics import Mean, Metric, Rate
 from fairkit.mitigators import Mitigator
+from fairkit.parameters import ParameterInfo, describe_parameters, parse_parameters
+from fairkit.plugins.finding import pack_plugins
 from fairkit.promotions import PromotionCheck
 from fairkit.signers import Signer
 from fairkit.sources import DataSource
-from fairkit_testing.require import require
+from fairkit_onnx.read.feeds import RANDOM_INPUT
+from fairkit_onnx.write.export import export_bytes
+from fairkit_testing.mitigator_checks import PROMISE_ROWS, Trained, unseen_columns
+from fairkit_testing.samples import ContractError, Task, only_fairkit_errors, require, sample_data
 
 if TYPE_CHECKING:
-    from fairkit.plugins.records import Plugin
+    from fairkit.capabilities import Capability
+    from fairkit.packs import Pack, PackFile
+    from fairkit.plugins.loading import Plugin
+    from fairkit.results.findings import Finding
+
 
 HEAVY = tuple(
     """adbc_driver_postgresql deltalake duckdb jax lightgbm matplotlib numba onnx onnxruntime
@@ -167,4 +182,238 @@ def _others(plugin: Plugin) -> list[Plugin]:
     return neighbours
 
 
-CHECKS = (check_light_import, check_names, check_documented)
+PLUGIN_CHECKS = (check_light_import, check_names, check_documented)
+
+
+# Checks on what a method says that it can do about a policy: a search under a policy relies on it.
+
+
+ROWS, FEW_ROWS = 1_000, 300
+CHEAP = 2.5
+LIMIT = 0.05
+
+
+def check_mitigator_capability_parameters(trained: Trained) -> None:
+    """Each capability's settings, and each step of its dial, are parameters of the method in their range."""
+    for capability in trained.cls.capabilities:
+        for settings in capability.tries(LIMIT):
+            try:
+                trained.cls.with_values({**trained.settings, **settings})
+            except FairkitError as error:
+                raise ContractError(f"a capability names the parameters {settings}: {error}") from error
+
+
+def check_mitigator_capabilities(trained: Trained) -> None:
+    """What the method says it can meet does not grow; what it says of group and chance is true of its files.
+
+    Of a method that takes many trainings, only the first capability is tried.
+    """
+    cheap = [one for one in trained.cls.capabilities if one.trainings <= CHEAP]
+    for capability in cheap or trained.cls.capabilities[:1]:
+        method = Trained(trained.cls, {**trained.settings, **capability.tries(LIMIT)[0]})
+        for task in method.tasks[:1]:
+            _check(method, capability, task)
+
+
+def _check(method: Trained, capability: Capability, task: Task) -> None:
+    """Train the strictest model for a column that is no feature, and look at its file and at new rows."""
+    about = f"{task}: a model for {' and '.join(capability.constraints)} {dict(capability.settings) or ''}"
+    table = _table("sex", task, ROWS if capability.trainings <= CHEAP else FEW_ROWS)
+    fitted, base = method.fit(table), method.base(task)
+    chance = fitted.predict(unseen_columns(task)).decision_probability
+    drawn = chance is not None and bool(((chance > 0) & (chance < 1)).any())
+    require(capability.randomized or not drawn, f"{about} draws decisions, but its randomized is False")
+    content = export_bytes(fitted, table)
+    if not capability.reads_group:
+        hidden, file = ("sex", content) if base is None else ("race", _for_race(method, task))
+        require(hidden not in _inputs(file), f"{about} reads {hidden!r} to decide, but its reads_group is False")
+    drawn = chance is None and RANDOM_INPUT in _inputs(content)
+    require(capability.randomized or not drawn, f"{about} draws its output, but its randomized is False")
+    run = Run(seed=7, threads=1)
+    plain = base.content if base else export_bytes(method.make().baseline(table, run), table)
+    before, after = (_disparities(file, capability, task) for file in (plain, content))
+    for metric, old in before.items():
+        new = after.get(metric)
+        if new is None or new.interval is None or old.value is None:
+            continue
+        low, high = new.interval
+        require(
+            high >= old.value if old.better == "higher" else low <= old.value,
+            f"{about}: {metric} is {new.value:.4g} [{low:.4g}, {high:.4g}] on new rows, significantly worse than "
+            f"{old.value:.4g} without the method",
+        )
+
+
+def _table(column: str, task: Task, rows: int = ROWS) -> Table:
+    """Return sample rows with a sensitive column that is no feature."""
+    table = Table.from_dataset(sample_data(task, rows=rows, sensitive=(column,)))
+    features = tuple(name for name in table.features if name != column)
+    return dataclasses.replace(table, features=features)
+
+
+def _for_race(method: Trained, task: Task) -> bytes:
+    """Repair the sample model, which reads ``sex`` and not ``race``, for the latter."""
+    table = _table("race", task)
+    return export_bytes(method.fit(table), table)
+
+
+def _inputs(content: bytes) -> set[str]:
+    from fairkit_onnx.file import OnnxModel
+
+    return {entry.name for entry in OnnxModel(content, "the file").inputs}
+
+
+def _disparities(content: bytes, capability: Capability, task: Task) -> dict[str, Finding]:
+    """Return the constrained disparities of an audit by groups."""
+    import fairkit
+    from fairkit.settings import ModelOptions
+
+    fresh = sample_data(task, rows=PROMISE_ROWS, seed=1, sensitive=("sex",))
+    report = fairkit.audit(content, fresh, options=ModelOptions(task=task))
+    wanted = {metric for name in capability.constraints for metric in metrics_of(name)}
+    return {
+        finding.metric: finding
+        for finding in report.findings
+        if finding.metric in wanted and finding.sensitive == "sex" and finding.better != "none"
+    }
+
+
+CAPABILITY_CHECKS = (check_mitigator_capability_parameters, check_mitigator_capabilities)
+
+
+# Checks on declared parameters: each is documented, typed, and refuses what it cannot mean.
+
+
+NONSENSE = "not-a-number-nor-a-choice"
+
+
+def check_parameters_documented(cls: Any) -> None:
+    """`Parameters` is a frozen dataclass of keywords; each field has a type that text can give, and a sentence."""
+    declared = cls.Parameters
+    require(dataclasses.is_dataclass(declared), f"{cls.__name__}.Parameters is no dataclass; see fairkit.parameter")
+    options = getattr(declared, "__dataclass_params__", None)
+    require(
+        options is not None and options.frozen,
+        f"{cls.__name__}.Parameters can be changed; make it @dataclass(frozen=True, slots=True, kw_only=True)",
+    )
+    for field in dataclasses.fields(declared):
+        require(field.kw_only, f"the parameter {field.name} is positional; give the dataclass kw_only=True")
+        help_text = str(field.metadata.get("help", ""))
+        require(
+            len(help_text) > 5,
+            f"the parameter {field.name} has no help; declare it with fairkit.parameter(default, help='...')",
+        )
+    for parameter in describe_parameters(declared):
+        require(parameter.type, f"the parameter {parameter.name} has no type that people understand")
+
+
+def check_parameters_validated(cls: Any) -> None:
+    """Defaults are allowed, as text too; unknown names, nonsense and numbers out of range are refused."""
+    declared, owner = cls.Parameters, str(cls.name)
+    needed = {p.name for p in describe_parameters(declared) if p.default is None}
+    with only_fairkit_errors("an unknown parameter was given", required=True):
+        parse_parameters(declared, {"no-such-parameter": "1"}, owner=owner)
+    hints = typing.get_type_hints(declared)
+    for field, parameter in zip(dataclasses.fields(declared), describe_parameters(declared), strict=True):
+        if parameter.default is not None and not needed:
+            _default_is_allowed(declared, owner, parameter)
+        for value in _refused_values(field, hints[field.name]):
+            with only_fairkit_errors(f"{field.name}={value!r} was given", required=True):
+                cls(parse_parameters(declared, {field.name: value}, owner=owner))
+
+
+def _default_is_allowed(declared: Any, owner: str, parameter: ParameterInfo) -> None:
+    """What `fairkit plugins show` prints as the default can be typed, and means the default."""
+    if "pairs" in parameter.type:
+        return
+    try:
+        typed = parse_parameters(declared, {parameter.name: parameter.default}, owner=owner)
+    except FairkitError as error:
+        raise ContractError(f"the default of {parameter.name} is refused when it is typed: {error}") from error
+    usual = getattr(parse_parameters(declared, {}, owner=owner), parameter.name)
+    require(
+        getattr(typed, parameter.name) == usual,
+        f"{parameter.name}={parameter.default} means {getattr(typed, parameter.name)!r}, not the default {usual!r}",
+    )
+
+
+def _refused_values(field: dataclasses.Field[Any], hint: Any) -> list[Any]:
+    """Return values that the declaration rules out."""
+    kinds = _kinds(hint)
+    refused: list[Any] = []
+    if not kinds & {str, Any} and kinds:
+        refused.append(NONSENSE)
+    if kinds & {int, float}:
+        metadata = field.metadata
+        step = 1 if int in kinds else 1e-9
+        low, high = metadata.get("minimum"), metadata.get("maximum")
+        above, below = metadata.get("above"), metadata.get("below")
+        refused += [low - step] if low is not None else []
+        refused += [high + step] if high is not None else []
+        refused += [above] if above is not None else []
+        refused += [below] if below is not None else []
+    return refused
+
+
+def _kinds(hint: Any) -> set[Any]:
+    """Return the simple types that a declared type is made of; literals count as their own kind."""
+    if hint is Any or hint is str or hint in (int, float, bool):
+        return {hint}
+    if get_origin(hint) is Literal:
+        return {"literal"}
+    arguments = [one for one in get_args(hint) if one is not Ellipsis]
+    return {kind for one in arguments for kind in _kinds(one)}
+
+
+PARAMETER_CHECKS = (check_parameters_documented, check_parameters_validated)
+
+
+# Checks on packs: their text can be read, is the same each time, and a rendering of it shows every gap.
+
+
+def check_pack_can_be_read(cls: type[Pack]) -> None:
+    """`text` is TOML with the keys of a pack."""
+    _read(cls)
+
+
+def check_pack_is_the_same_each_time(cls: type[Pack]) -> None:
+    """`text` gives the same text each time: what was filed can be made again."""
+    require(cls.text() == cls.text(), "text gives another text the second time")
+
+
+def check_pack_states_its_source(cls: type[Pack]) -> None:
+    """The source and the day on which it was checked are stated, and that day is not to come."""
+    pack = _read(cls)
+    require(pack.checked <= datetime.datetime.now(datetime.UTC).date(), f"checked is {pack.checked}, a day to come")
+    require(len(pack.notice) > 20, "notice is short: say what the page is not, for example legal advice")
+
+
+def check_pack_shows_its_gaps(cls: type[Pack]) -> None:
+    """Filled without facts, every fact that is required is a gap."""
+    import fairkit
+    from fairkit_testing.samples import sample_data, sample_model
+
+    pack = _read(cls)
+    report = fairkit.audit(sample_model("binary"), sample_data("binary", rows=200))
+    signed = {"sha256": "0" * 64, "audited_at": f"{pack.to_dict()['edition']}T00:00:00Z", "keyids": []}
+    made = pack_plugins()[1].render(pack, report, {}, signed, today=pack.checked)
+    asked = {fact.title for fact in pack.facts if fact.required}
+    told = {fact.title for one in made.items for fact, _ in one.facts}
+    require(asked <= told, f"no item asks for the facts {sorted(asked - told)}: name them in an item")
+    require(len(made.gaps) >= len(asked), f"{len(asked)} facts are required and {len(made.gaps)} gaps are shown")
+
+
+def _read(cls: type[Pack]) -> PackFile:
+    try:
+        return pack_plugins()[1].read(cls.name, cls.text())
+    except ConfigError as error:
+        require(False, str(error))
+        raise
+
+
+PACK_CHECKS = (
+    check_pack_can_be_read,
+    check_pack_is_the_same_each_time,
+    check_pack_states_its_source,
+    check_pack_shows_its_gaps,
+)

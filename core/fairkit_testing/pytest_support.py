@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fairkit.plugins.records import Plugin
+    from fairkit.plugins.loading import Plugin
 
 
 def parametrize_with_checks(

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairkit.data.loading import load_data
 from fairkit.data.task import Task
-from fairkit.errors import DataError
+from fairkit.errors import DataError, FairkitError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -17,7 +21,9 @@ if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
     from fairkit_onnx.write.trees import Tree
 
+
 __all__ = ["COLUMNS", "FAVORABLE", "NUMBERS", "Task", "sample_data", "sample_model"]
+
 
 FAVORABLE = "yes"
 NUMBERS = ("age", "income", "hours", "tenure", "debt")
@@ -184,3 +190,85 @@ def _label(task: Task, index: NDArray[np.float64]) -> NDArray[np.generic]:
         names = np.array(["low", "middle", "high"], dtype=object)
         return np.asarray(names[(index > -0.4).astype(int) + (index > 0.4)])
     return np.where(index > 0.2, FAVORABLE, "no").astype(object)
+
+
+# How a check says that a contract is broken.
+
+
+class ContractError(AssertionError):
+    """A plugin does not do what its interface says; the message says what, where, and how to fix it."""
+
+
+def require(condition: object, message: str) -> None:
+    """Raise `ContractError` with the message unless the condition holds."""
+    if not condition:
+        raise ContractError(message)
+
+
+@contextmanager
+def unchanged(arrays: Callable[[], Mapping[str, Any]], where: str) -> Iterator[None]:
+    """Run a block that must leave arrays as they are.
+
+    Parameters
+    ----------
+    arrays
+        Returns them by name, before and after.
+    where
+        What the message begins with, before the name.
+    """
+    before = {name: np.array(values) for name, values in arrays().items()}
+    yield
+    for name, values in arrays().items():
+        old = before[name]
+        same = (
+            old.tolist() == values.tolist()
+            if old.dtype.kind == "O"
+            else np.array_equal(old, values, equal_nan=old.dtype.kind == "f")
+        )
+        require(same, f"{where}{name} was changed; work on a copy")
+
+
+@contextmanager
+def only_fairkit_errors(doing: str, *, required: bool = False) -> Iterator[None]:
+    """Let a `FairkitError` pass quietly and turn any other exception into `ContractError`.
+
+    Parameters
+    ----------
+    doing
+        What was tried, for the message: "parameters of the wrong type were given".
+    required
+        Whether there must be an error.
+    """
+    try:
+        yield
+    except FairkitError as error:
+        require(len(str(error)) > 10, f"{doing}: the error says nothing: {error!r}")
+        return
+    except Exception as error:
+        raise ContractError(
+            f"{doing}: it raised {type(error).__name__}: {error}. What users can cause is a FairkitError that "
+            "says what is wrong and how to fix it"
+        ) from error
+    require(not required, f"{doing}: nothing was raised; this needs a FairkitError")
+
+
+# Watching that nothing is written: the working folder and the folder of temporary files stay empty.
+
+
+@contextmanager
+def nothing_left_behind(doing: str) -> Iterator[Path]:
+    """Run a block in an empty working folder with empty room for temporary files; both must be empty after."""
+    before, temporary = Path.cwd(), tempfile.tempdir
+    with tempfile.TemporaryDirectory(prefix="fairkit-check-") as folder:
+        work, room = Path(folder) / "work", Path(folder) / "tmp"
+        work.mkdir()
+        room.mkdir()
+        os.chdir(work)
+        tempfile.tempdir = str(room)
+        try:
+            yield work
+            left = [str(path.relative_to(folder)) for path in Path(folder).rglob("*") if path.is_file()]
+        finally:
+            os.chdir(before)
+            tempfile.tempdir = temporary
+    require(not left, f"{doing} left files behind: {', '.join(sorted(left))}")

@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from fairkit.support.records import record_of
-from fairkit_watch.detectors import Detector, locate
-from fairkit_watch.gap_changes import gap_change
-from fairkit_watch.judging import Judge, Path  # noqa: TC001
+from fairkit.support.files import record_of
+from fairkit_watch.counting import NAMES, Cells, parts_of
+from fairkit_watch.detectors import Detector, Streams, locate, streams_of
+from fairkit_watch.judging import Judge, RulePath  # noqa: TC001
 from fairkit_watch.settings import WINDOWS_A_YEAR
-from fairkit_watch.streams import Streams, streams_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit_watch.questions import Question
-    from fairkit_watch.totals import Daily, Split
+    from fairkit_watch.judging import Daily, Split, Verdict
+    from fairkit_watch.settings import Question
 
     Array = NDArray[np.float64]
+
 
 Level = Literal["fail", "changed", "shares"]
 
@@ -174,7 +174,9 @@ def shares(judge: Judge, data: Daily) -> Iterator[Alarm]:
             yield Alarm(level="shares", subject=subject, day=day, text=text, evidence=evidence)
 
 
-def _weekly(judge: Judge, split: Split, name: str, weeks: Sequence[tuple[int, int]], alpha: float) -> tuple[Path, Path]:
+def _weekly(
+    judge: Judge, split: Split, name: str, weeks: Sequence[tuple[int, int]], alpha: float
+) -> tuple[RulePath, RulePath]:
     """Return the shares of each week but the first, and of all days before it, shape [W - 1, G]."""
     rows = split.parts["d"]
     cumulated = rows.cumsum(axis=0)
@@ -208,3 +210,155 @@ def windows(days: Sequence[str]) -> list[tuple[int, int]]:
         else:
             weeks[-1] = (weeks[-1][0], t + 1)
     return weeks
+
+
+# What a look at a watch gives: frozen values with a JSON form.
+
+
+SCHEMA = "fairkit.watch/1"
+Interval = tuple[float, float]
+
+
+def _listed(pair: Interval | None) -> list[float] | None:
+    return None if pair is None else list(pair)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleLook:
+    """One rule at one look."""
+
+    metric: str  # the rule; `kind` is `max` or `min`
+    sensitive: str | None  # the rule; `kind` is `max` or `min`
+    kind: Literal["max", "min"]  # the rule; `kind` is `max` or `min`
+    limit: float  # the rule; `kind` is `max` or `min`
+    value: float | None  # of all decisions since the start; None where nothing is known
+    interval: Interval | None  # of all decisions since the start; None where nothing is known
+    verdict: Verdict  # what the interval says, and why
+    reason: str  # what the interval says, and why
+    unresolved: float = 0.0  # the share of closed decisions whose outcome is not known
+    week: tuple[float | None, Interval | None, Verdict] = (None, None, "undecided")
+    reference: tuple[float, Interval] | None = None  # the certificate's value and interval; None where there is none
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        value, interval, verdict = self.week
+        reference = self.reference
+        return {
+            "metric": self.metric,
+            "sensitive": self.sensitive,
+            self.kind: self.limit,
+            "value": self.value,
+            "interval": _listed(self.interval),
+            "verdict": self.verdict,
+            "reason": self.reason,
+            "unresolved": self.unresolved,
+            "week": {"value": value, "interval": _listed(interval), "verdict": verdict},
+            "reference": None if reference is None else {"value": reference[0], "interval": list(reference[1])},
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupLook:
+    """One group at one look."""
+
+    split: str  # which, and how many decisions
+    group: str  # which, and how many decisions
+    rows: int  # which, and how many decisions
+    share: float  # of all decisions with a group
+    expected: bool  # whether it was declared at the start
+    rates: Mapping[str, tuple[float | None, Interval | None]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        rates = {name: {"value": value, "interval": _listed(pair)} for name, (value, pair) in self.rates.items()}
+        return record_of(self, without=("rates",)) | {"rates": rates}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchSnapshot:
+    """A watch at one time."""
+
+    since: str | None  # the first and the newest day with decisions; None before the first
+    until: str | None  # the first and the newest day with decisions; None before the first
+    today: str  # the day of the look
+    rows: int  # decisions, and days with them
+    days: int  # decisions, and days with them
+    missing_days: tuple[str, ...]  # days between the first and the newest for which nothing came
+    model: str | None  # what is watched
+    alias: str | None  # what is watched
+    certificate: str | None  # what is watched
+    confidence: float  # of all verdicts together; the number of questions that share α
+    streams: int  # of all verdicts together; the number of questions that share α
+    verdict: Verdict | None  # the worst of the rules'; None where there are none
+    rules: tuple[RuleLook, ...]  # see `RuleLook` and `GroupLook`
+    groups: tuple[GroupLook, ...]  # see `RuleLook` and `GroupLook`
+    alarms: tuple[Alarm, ...]  # every alarm so far, the oldest first
+    lately: Mapping[str, str] = field(default_factory=dict)
+    open: int  # decisions whose outcome is still awaited
+    odd: Mapping[str, int] = field(default_factory=dict)  # what was merely odd in the data, as counts by sentence
+    notes: tuple[str, ...] = ()  # what a reader must know
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {"schema": SCHEMA} | record_of(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Added:
+    """What a call of `Watch.add` or `Watch.label` did; it is on the disk."""
+
+    batch: str  # the name under which it was counted
+    rows: int  # decisions, or labels that met a decision
+    days: tuple[str, ...] = ()  # the days that they are of
+    unknown: int = 0  # labels for ids that no open cohort has
+    closed: tuple[str, ...] = ()  # days whose cohorts closed
+    alarms: tuple[Alarm, ...] = ()  # new alarms
+    notes: tuple[str, ...] = ()  # sentences about how the rows were counted
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return record_of(self)
+
+
+# What carries a change of the gap in selection rates between two periods, from the counts of both.
+
+
+FEWEST = 50
+"""Decisions with known outcomes that a group has in both periods at least."""
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class GapChange:
+    """The change, in a sentence and as numbers: each part with the ends of its interval."""
+
+    sentence: str
+    evidence: Mapping[str, Any]
+
+
+def gap_change(groups: Sequence[str], before: Array, since: Array) -> GapChange | None:
+    """Divide the change of a gap among base rates, true and false positive rates; None where too little is known.
+
+    Of the two groups that lie farthest apart since the change. The periods were chosen by who saw the change: the
+    intervals are those of periods that were chosen beforehand.
+    """
+    there = np.flatnonzero(np.minimum(before.sum(axis=1), since.sum(axis=1)) >= FEWEST)
+    if len(there) < 2:
+        return None
+    rates = (since[:, 1] + since[:, 3])[there] / since[there].sum(axis=1)
+    high, low = int(there[rates.argmax()]), int(there[rates.argmin()])
+    then, now = (parts_of((Cells(one[high]), Cells(one[low]))) for one in (before, since))
+    moved = now.less(then)
+    if high == low or not np.isfinite(moved.values).all():
+        return None
+    total = float(moved.values.sum())
+    evidence: dict[str, Any] = {"higher": groups[high], "lower": groups[low], "gap_change": total}
+    said = []
+    for place, name in enumerate(NAMES):
+        ends, value = moved.interval(place, CONFIDENCE), float(moved.values[place])
+        evidence |= {name: value, f"{name}_low": ends[0], f"{name}_high": ends[1]}
+        plural = f"{name.removesuffix('_part').replace('_', ' ')}s"
+        said.append(f"{plural} carry {value:+.3f} [{ends[0]:.3f}, {ends[1]:.3f}]")
+    between = f"{groups[high]} and {groups[low]}"
+    sentence = f"among known outcomes the gap between {between} changed by {total:+.3f}: {', '.join(said)}"
+    return GapChange(sentence, evidence)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.data.roles import Sensitive, require_columns
-from fairkit.errors import DataError
+from fairkit.data.arrow_types import as_numpy
+from fairkit.data.groups import MAX_GROUPS, ColumnCoder
+from fairkit.data.roles import MISSING_GROUP, Sensitive, require_columns, same_value, value_text
+from fairkit.errors import DataError, ParameterError
+from fairkit.intervals import guarded, two_sided
+from fairkit_watch.judging import Increments, whole
 from fairkit_watch.settings import POOLED, WatchSettings, read_day
-from fairkit_watch.split_codes import SplitCoder
-from fairkit_watch.sums import RowSums
-from fairkit_watch.totals import Increments, whole
-from fairkit_watch.values import UNKNOWN, binary, days_of, text_ids, usable_numbers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
     Codes = NDArray[np.int64]
+
 
 ROWS = 262_144
 """Rows of one batch."""
@@ -201,3 +202,243 @@ def _parts(counts: Array, *, now: bool) -> dict[str, Array]:
         if counts[UNKNOWN].any():
             found["u"] = counts[UNKNOWN]
     return found
+
+
+# Cells of tables as days, decisions, outcomes and ids.
+
+
+UNKNOWN = 2
+"""The code of an outcome that is missing."""
+
+
+def _encoded(column: pa.Array) -> tuple[list[Any], Codes]:
+    coded = column.dictionary_encode("encode")
+    return coded.dictionary.to_pylist(), as_numpy(coded.indices).astype(np.int64)
+
+
+def days_of(column: pa.Array, table: str, name: str) -> tuple[list[str], Codes]:
+    """Return the days of a column of dates, times, or text that begins with a day, and each row's place in them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_string(column.type):
+        raise DataError(f"{table}: the day column {name!r} holds numbers; it takes dates, such as 2026-11-21")
+    if column.null_count:
+        raise DataError(
+            f"{table}: {column.null_count:,} of {len(column):,} rows have no day in {name!r}; leave them out"
+        )
+    days, codes = _encoded(pc.utf8_slice_codeunits(column, 0, 10))
+    for day in days:
+        try:
+            read_day(day)
+        except ParameterError as error:
+            raise DataError(f"{table}: the day column {name!r} holds {error}") from None
+    return days, codes
+
+
+def binary(column: pa.Array, favorable: Any, table: str, what: str, name: str, *, guessed: bool = False) -> Codes:
+    """Return 1 for the favorable value, 0 for others, `UNKNOWN` for missing ones, shape [n]."""
+    values, codes = _encoded(column)
+    missing = [value is None or value_text(value) == MISSING_GROUP for value in values]
+    present = [value for value, gone in zip(values, missing, strict=True) if not gone]
+    flags = all(any(same_value(value, flag) for flag in (0, 1)) for value in present)
+    if guessed and flags:
+        if favorable is not None and same_value(favorable, 0):
+            raise DataError(
+                f"{table}: is 0 or 1 the favorable decision in {name!r}? The favorable label is "
+                f"{value_text(favorable)!r}; say which decision is: `favorable_decision`"
+            )
+        favorable = True
+    hint = "favorable_decision" if what == "decision" else "favorable"
+    if favorable is None:
+        favorable = True
+        if not flags:
+            example = next(v for v in present if not any(same_value(v, flag) for flag in (0, 1)))
+            raise DataError(
+                f"{table}: the {what} column {name!r} holds {value_text(example)!r}, not only 1 and 0; say which value "
+                f"is favorable: `{hint}`"
+            )
+    if len(present) > 1 and not any(same_value(value, favorable) for value in present):
+        shown = " and ".join(repr(value_text(value)) for value in present[:3])
+        raise DataError(
+            f"{table}: the {what} column {name!r} holds {shown}, but never {value_text(favorable)!r}; say which value "
+            f"is favorable: `{hint}`"
+        )
+    if len(present) > 100:
+        raise DataError(
+            f"{table}: the {what} column {name!r} has {len(present):,} values; it holds decisions or outcomes, "
+            "such as 1 and 0"
+        )
+    found = np.array(
+        [UNKNOWN if gone else int(same_value(v, favorable)) for v, gone in zip(values, missing, strict=True)] or [0]
+    )
+    return found[codes]
+
+
+def text_ids(column: pa.Array, table: str, name: str) -> pa.Array:
+    """Return ids as text, so that those of decisions and of labels meet."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if column.null_count:
+        raise DataError(f"{table}: {column.null_count:,} of {len(column):,} rows have no id in {name!r}")
+    if pa.types.is_floating(column.type):
+        values = as_numpy(column)
+        if not np.array_equal(values, np.round(values)):
+            raise DataError(f"{table}: the id column {name!r} holds fractions; ids are text or whole numbers")
+        column = pc.cast(column, pa.int64())
+    return pc.cast(column, pa.string())
+
+
+def usable_numbers(
+    batch: pa.RecordBatch, column: str | None, table: str, what: str, least: float = -np.inf
+) -> NDArray[np.float64] | None:
+    """Return a column of weights or scores as doubles, shape [n]; None where no column is named."""
+    if column is None:
+        return None
+    values = as_numpy(batch.column(column))
+    if values.dtype.kind not in "ifb":
+        raise DataError(f"{table}: the {what} column {column!r} holds text; it takes numbers")
+    values = values.astype(np.float64)
+    bad = ~np.isfinite(values) | (values < least)
+    if bad.any():
+        raise DataError(
+            f"{table}: {int(bad.sum()):,} of {len(values):,} rows have no usable {what} in {column!r}; leave them out"
+        )
+    return values
+
+
+# A gap in selection rates from totals alone: the parts of base rates, true and false positive rates.
+
+
+NAMES = ("base_rate_part", "true_positive_rate_part", "false_positive_rate_part")
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """A group's shares of (outcome 0, no), (outcome 0, yes), (outcome 1, no), (outcome 1, yes), and how many rows."""
+
+    counts: Array  # shape [4]; under weights scaled to the effective number of rows
+
+    def rates(self, added: float = 0.0) -> Array:
+        """Return π, t, f, shape [3], with so much added to every cell; NaN where a rate is over no rows."""
+        no_no, no_yes, yes_no, yes_yes = self.counts + added
+        with np.errstate(all="ignore"):
+            return np.array([
+                (yes_no + yes_yes) / (self.counts.sum() + 4 * added),
+                yes_yes / (yes_no + yes_yes),
+                no_yes / (no_no + no_yes),
+            ])  # fmt: skip
+
+    def variances(self, added: float) -> Array:
+        """Return the variances of π, t, f."""
+        rates = self.rates(added)
+        positives = self.counts[2] + self.counts[3] + 2 * added
+        negatives = self.counts[0] + self.counts[1] + 2 * added
+        over = np.array([positives + negatives, positives, negatives])
+        return np.asarray(rates * (1 - rates) / over)
+
+
+def divided(a: Array, b: Array) -> Array:
+    """Return the three parts of ``s_a - s_b`` from π, t, f of both groups, shape [3]."""
+    (pi, t, f), (d_pi, d_t, d_f) = (a + b) / 2, a - b
+    return np.array([d_pi * (t - f), d_t * pi, d_f * (1 - pi)])
+
+
+def gradients(a: Array, b: Array) -> tuple[Array, Array]:
+    """Return how the three parts change with π, t, f of a and of b, shapes [3, 3]."""
+    (pi, t, f), (d_pi, d_t, d_f) = (a + b) / 2, a - b
+    half = np.array([[0.0, d_pi / 2, -d_pi / 2], [d_t / 2, 0.0, 0.0], [-d_f / 2, 0.0, 0.0]])
+    own = np.diag([t - f, pi, 1 - pi])
+    return half + own, half - own
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts with their intervals."""
+
+    values: Array  # from the raw counts, so that they add up to the gap; shape [3]
+    middles: Array  # with half a count in every cell, and their standard errors, shapes [3]
+    errors: Array  # with half a count in every cell, and their standard errors, shapes [3]
+
+    def less(self, former: Parts) -> Parts:
+        """Return how the parts changed since another period, of other rows."""
+        return Parts(self.values - former.values, self.middles - former.middles, np.hypot(self.errors, former.errors))
+
+    def interval(self, place: int, confidence: float) -> tuple[float, float]:
+        """Return a part's interval, which contains its value."""
+        z = two_sided(guarded(confidence))
+        middle, half, value = self.middles[place], z * self.errors[place], self.values[place]
+        return float(min(middle - half, value)), float(max(middle + half, value))
+
+
+def parts_of(cells: tuple[Cells, Cells], design: Sequence[float] = (1.0, 1.0, 1.0)) -> Parts:
+    """Divide a gap."""
+    a, b = (one.rates(0.5) for one in cells)
+    by_a, by_b = gradients(a, b)
+    variance = by_a**2 @ cells[0].variances(0.5) + by_b**2 @ cells[1].variances(0.5)
+    raw = divided(cells[0].rates(), cells[1].rates())
+    return Parts(raw, divided(a, b), np.sqrt(variance * np.asarray(design)))
+
+
+# The groups of one way to split people, as small whole numbers.
+
+
+class SplitCoder:
+    """Codes one split's groups, numbered as they appear; -1 where a row has none."""
+
+    def __init__(self, split: Sensitive, missing: str) -> None:
+        self.name, self.missing = split.name, missing
+        self.columns = [ColumnCoder(c, e) for c, e in zip(split.columns, split.edges, strict=True)]
+        self.places: dict[str, int] = {}
+
+    def codes(self, batch: pa.RecordBatch) -> tuple[list[str], NDArray[np.int64]]:
+        """Return the groups' names so far, and each row's place among them."""
+        parts = [column.codes(batch) for column in self.columns]
+        shape = [len(column.index) for column in self.columns]
+        joint = np.ravel_multi_index(parts, shape)
+        size = int(np.prod(shape))
+        if size > MAX_GROUPS * 10:
+            raise DataError(
+                f"the sensitive column {self.name!r} has more than {MAX_GROUPS:,} groups; is it an identifier? "
+                "Bin it (column:edge:edge) or leave it out"
+            )
+        names = [list(column.index) for column in self.columns]
+        lookup = np.full(size, -1, np.int64)
+        for cell in np.flatnonzero(np.bincount(joint, minlength=size)).tolist():
+            own = [name[i] for name, i in zip(names, np.unravel_index(cell, shape), strict=True)]
+            if self.missing == "drop" and MISSING_GROUP in own:
+                continue
+            lookup[cell] = self.places.setdefault(" & ".join(own), len(self.places))
+        return list(self.places), lookup[joint]
+
+
+# What rows add to the counts of a watch.
+
+
+MOMENTS = 5
+"""Sums that the mean of a score needs: Σw, Σw², Σwx, Σw²x, Σw²x²."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowSums:
+    """What each row adds to the sums."""
+
+    weights: Array | None = None  # w, shape [n]; None where decisions have none
+    squares: Array | None = None  # w², shape [n]
+    moments: tuple[Array, ...] | None = None
+
+    @classmethod
+    def of_rows(cls, weights: Array | None, score: Array | None) -> RowSums:
+        """Return the sums of single rows."""
+        squares = None if weights is None else weights**2
+        if score is None:
+            return cls(weights, squares)
+        w = np.ones_like(score) if weights is None else weights
+        return cls(weights, squares, (w, w**2, w * score, w**2 * score, w**2 * score**2))
+
+    def inside(self, chosen: NDArray[np.bool_]) -> RowSums:
+        """Return the sums of some of the rows."""
+        weights, squares = (None if one is None else one[chosen] for one in (self.weights, self.squares))
+        moments = None if self.moments is None else tuple(one[chosen] for one in self.moments)
+        return RowSums(weights, squares, moments)

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit.data.sources import open_source
 from fairkit.errors import DataError, ParameterError
-from fairkit_watch.batch_files import file_digest, file_of
+from fairkit_watch.alarms import Added
 from fairkit_watch.counting import Counter
-from fairkit_watch.folder import OpenWatch
-from fairkit_watch.labels import read_labels
-from fairkit_watch.new_alarms import unraised
+from fairkit_watch.folder import OpenWatch, file_digest, file_of, read_labels
 from fairkit_watch.records import today as clock_day
-from fairkit_watch.results import Added
+from fairkit_watch.records import unraised
 from fairkit_watch.settings import canonical, read_day
 
 if TYPE_CHECKING:

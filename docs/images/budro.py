@@ -15,10 +15,9 @@ import matplotlib as mpl
 import numpy as np
 
 from fairkit.mitigators import Run, Table
-from fairkit_budro.losses import class_losses
+from fairkit_budro.boosting import class_losses
 from fairkit_budro.plugin import BuDRO
-from fairkit_similarity.learn import given
-from fairkit_similarity.plan import transport_plan
+from fairkit_similarity.learn import given, transport_plan
 from fairkit_similarity.transport import Support
 
 mpl.use("svg")

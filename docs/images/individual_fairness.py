@@ -10,7 +10,7 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 
-from fairkit_similarity.plan import transport_plan
+from fairkit_similarity.learn import transport_plan
 from fairkit_similarity.transport import Support
 
 mpl.use("svg")

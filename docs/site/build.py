@@ -86,9 +86,9 @@ API = {
 """The pages of the reference from docstrings; a test holds that every public name is on one."""
 MORE = {
     "results": [
-        "fairkit.results.comparisons.Comparison",
-        "fairkit.results.comparisons.Change",
-        "fairkit_repair.frontiers.record.Frontier",
+        "fairkit.results.policy.Comparison",
+        "fairkit.results.policy.Change",
+        "fairkit_repair.frontiers.state.Frontier",
     ],
     "registry": [
         f"fairkit_registry.{name}"

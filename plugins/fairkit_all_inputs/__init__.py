@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 @hookimpl
 def fairkit_auditors() -> list[type[Auditor]]:
     """Return the auditor."""
-    from fairkit_all_inputs.auditor import AllInputsAuditor
+    from fairkit_all_inputs.findings import AllInputsAuditor
 
     return [AllInputsAuditor]
 
@@ -22,6 +22,6 @@ def fairkit_auditors() -> list[type[Auditor]]:
 @hookimpl
 def fairkit_evidence_charts() -> list[type[EvidenceChart]]:
     """Return how a witness is shown."""
-    from fairkit_all_inputs.witness import WitnessChart
+    from fairkit_all_inputs.replaying import WitnessChart
 
     return [WitnessChart]

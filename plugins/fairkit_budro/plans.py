@@ -9,19 +9,156 @@ losses, and remembers what helps the next round.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
+import numba
 import numpy as np
 
-from fairkit_budro.candidates import NEAREST, Candidates, NearTransport
-from fairkit_similarity.entropic import entropic_plan
-from fairkit_similarity.plan import transport_plan
-from fairkit_similarity.search.dual import Bracket, model_minimum, shares
-from fairkit_similarity.search.duplicates import group_maxima
-from fairkit_similarity.transport import Solution, Support, Transport
+from fairkit.errors import DataError, MissingExtraError, ParameterError, did_you_mean
+from fairkit_similarity.encode import Encoder
+from fairkit_similarity.learn import transport_plan
+from fairkit_similarity.metric import FairMetric
+from fairkit_similarity.search.descent import LOSSES, nearest
+from fairkit_similarity.search.problem import Bracket, Lines, group_maxima, model_minimum, shares
+from fairkit_similarity.search.starting import check_memory
+from fairkit_similarity.training import feature_columns, named_directions, sensitive_columns
+from fairkit_similarity.transport import Solution, Support, Transport, entropic_plan
 
 if TYPE_CHECKING:
-    from fairkit_similarity.search.tree import Floats, Ints
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from fairkit.mitigators import Table
+    from fairkit_similarity.search.tree import Floats, Ints, Singles
+
+
+# Where each person may go, kept short: the nearest rows, and the last answers of exact searches.
+
+
+NEAREST = 256
+"""Nearest places of every place."""
+
+MOST_ENTRIES = 1 << 26
+"""Lists hold at most so many entries (eight bytes each); with more places they get shorter."""
+
+REMEMBERED = 16
+"""Answers of exact searches that are remembered for every query."""
+
+
+class Candidates:
+    """The candidate lists of all query classes of a support."""
+
+    def __init__(self, support: Support, where: Ints) -> None:
+        places = support.places
+        count = min(NEAREST, len(places), max(MOST_ENTRIES // len(places), 16))
+        self.places, self.where = places, where
+        self.near, self.distance = nearest(places, count)
+        self.known = np.full((len(where), REMEMBERED), -1, np.int32)
+        self.known_distance = np.zeros((len(where), REMEMBERED))
+        self._next = 0
+
+    def remember(self, lines: Lines) -> None:
+        """Keep the answers of an exact search, in place of the oldest ones."""
+        slot = self._next % REMEMBERED
+        self.known[:, slot] = lines.answer
+        self.known_distance[:, slot] = lines.cost
+        self._next += 1
+
+    def best(self, eta: float, queries: Ints, label: Ints, values: Floats) -> Lines:
+        """Find the best candidate of some query classes at η; the staying place is always one."""
+        answer, reward, cost = _best(
+            float(eta),
+            queries,
+            self.where,
+            label,
+            values,
+            values.max(axis=1),
+            self.places,
+            self.near,
+            self.distance,
+            self.known,
+            self.known_distance,
+        )
+        return Lines(answer=answer, reward=reward, cost=cost)
+
+
+@numba.njit(cache=True, parallel=True, error_model="numpy")
+def _best(
+    eta: float,
+    queries: Ints,
+    where: Ints,
+    label: Ints,
+    values: Floats,
+    largest: Floats,
+    places: Floats,
+    near: NDArray[np.int32],
+    distance: Singles,
+    candidates: NDArray[np.int32],
+    known_distance: Floats,
+) -> tuple[Ints, Floats, Floats]:
+    """Scan the lists; stop where even the largest reward would not pay for the distance."""
+    m = len(queries)
+    answer, reward, cost = np.empty(m, np.int64), np.empty(m), np.empty(m)
+    for r in numba.prange(m):
+        q = queries[r]
+        here, k = where[q], label[q]
+        worth, far, target = values[k, here], 0.0, here
+        best = worth
+        for t in range(candidates.shape[1]):
+            i = candidates[q, t]
+            if i >= 0 and values[k, i] - eta * known_distance[q, t] > best:
+                worth, far, target = values[k, i], known_distance[q, t], np.int64(i)
+                best = worth - eta * far
+        chosen = -1
+        for t in range(near.shape[1]):
+            # lists rise in distance: from here on even the label's largest loss does not pay
+            if largest[k] - eta * distance[here, t] <= best:
+                break
+            i = near[here, t]
+            if values[k, i] - eta * distance[here, t] > best:
+                chosen = t
+                best = values[k, i] - eta * distance[here, t]
+        if chosen >= 0:
+            target = np.int64(near[here, chosen])
+            worth, far = values[k, target], 0.0
+            # the list's distances are in single precision: the winner's is computed anew
+            for c in range(places.shape[1]):
+                far += (places[target, c] - places[here, c]) ** 2
+        answer[r], reward[r], cost[r] = target, worth, far
+    return answer, reward, cost
+
+
+class NearTransport(Transport):
+    """A `Transport` whose answers are the best candidates; it builds no tree."""
+
+    def __init__(self, exact: Transport, candidates: Candidates, values: Floats, row: Ints, own_values: Floats) -> None:
+        self.candidates = candidates
+        super().__init__(
+            z=exact.z,
+            bounding=exact.bounding,
+            kind=LOSSES,
+            values=values,
+            where=exact.where,
+            label=exact.label,
+            target=exact.target,
+            weights=exact.weights,
+            asked=exact.asked,
+            mass=exact.mass,
+            query=exact.query,
+            row=row,
+            own=own_values,
+            eta=1.0,
+        )
+
+    def _fit(self, scale: float) -> None:
+        self.scale = scale
+
+    def answers(self, eta: float, queries: Ints, guess: Any = None) -> Lines:
+        """Find the best candidate of some query classes."""
+        return self.candidates.best(eta, queries, self.label, self.values)
+
 
 Searched = Literal["all", "near"]
 
@@ -226,3 +363,54 @@ def _solution(transport: Transport, epsilon: float, bracket: Bracket, *, value: 
 def _finite(eta: float) -> float | None:
     """Return an η that is worth starting from."""
     return float(eta) if np.isfinite(eta) and eta > 0.0 else None
+
+
+# The fair metric of training: learned from the training rows, or read from a file.
+
+
+SUBSPACE = "subspace"
+
+
+class Geometry(NamedTuple):
+    """The metric, the raw columns that it reads of training rows, and whether an audit can read them too."""
+
+    metric: FairMetric
+    columns: Mapping[str, NDArray[Any]]
+    audited: bool
+
+
+def find_geometry(
+    table: Table, metric: str, strength: float, directions: Sequence[str] | None = None
+) -> Geometry | None:
+    """Learn or load the metric; None where there is nothing to learn it from: no groups, or one only."""
+    columns, sensitive = raw_columns(table)
+    if metric != SUBSPACE:
+        if not Path(metric).exists():
+            hint = did_you_mean(metric, [SUBSPACE])
+            raise ParameterError(f"budro: the metric {metric!r} is neither {SUBSPACE!r} nor a file. {hint}")
+        loaded = FairMetric.load(metric)
+        absent = [name for name in loaded.columns if name not in columns]
+        if absent:
+            hint = did_you_mean(absent[0], columns, what="columns")
+            raise DataError(
+                f"the fair metric {metric!r} reads the column {absent[0]!r}, which {table.name} does not have among "
+                f"its features and sensitive columns. {hint}"
+            )
+        check_memory(len(table), len(loaded.encoder.features), len(table.classes))
+        return Geometry(loaded, columns, True)
+    if not sensitive:
+        return None
+    check_memory(len(table), len(Encoder.learn(columns).features), len(table.classes))
+    try:
+        from fairkit_similarity.learn import subspace
+
+        learned = subspace(columns, sensitive, strength=strength, directions=named_directions(table, directions))
+    except ImportError as error:
+        raise MissingExtraError("scikit-learn", "budro") from error
+    return Geometry(learned, columns, all(name in table.columns for name in sensitive))
+
+
+def raw_columns(table: Table) -> tuple[dict[str, NDArray[Any]], list[str]]:
+    """Return the features and the sensitive columns, and the latter's names."""
+    sensitive = sensitive_columns(table, constant=True)
+    return feature_columns(table) | sensitive, list(sensitive)

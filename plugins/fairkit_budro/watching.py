@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import DataError
-from fairkit_budro.losses import class_losses
-from fairkit_similarity.interval import FEWEST, spread
+from fairkit_budro.boosting import class_losses
+from fairkit_similarity.outside import FEWEST, spread
 from fairkit_similarity.transport import Support
 
 if TYPE_CHECKING:

@@ -22,6 +22,6 @@ def fairkit_auditors() -> list[type[Auditor]]:
 @hookimpl
 def fairkit_evidence_charts() -> list[type[EvidenceChart]]:
     """Return the charts of its evidence."""
-    from fairkit_correspondence.charts import ChangedChart, DriftChart, ForestChart, RefusalChart
+    from fairkit_correspondence.auditor import ChangedChart, DriftChart, ForestChart, RefusalChart
 
     return [ForestChart, RefusalChart, ChangedChart, DriftChart]

@@ -18,11 +18,17 @@ import numpy as np
 from fairkit.errors import ModelError, ParameterError
 from fairkit.progress import Progress, no_progress
 from fairkit_correspondence.client import LONGEST_PAUSE, Client, Reply, refuse
-from fairkit_correspondence.evidence import shift_of
-from fairkit_correspondence.parsing import Reading, option_masses, read_reply
-from fairkit_correspondence.requests import Request, parameters_of, requests_of
+from fairkit_correspondence.findings import shift_of
+from fairkit_correspondence.requests import (
+    Reading,
+    Request,
+    answers_table,
+    option_masses,
+    parameters_of,
+    read_reply,
+    requests_of,
+)
 from fairkit_correspondence.store import BudgetError, Store
-from fairkit_correspondence.table import answers_table
 
 if TYPE_CHECKING:
     import pyarrow as pa

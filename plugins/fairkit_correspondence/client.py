@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import fairkit_http
 from fairkit.errors import MissingExtraError, ModelError, ParameterError
-from fairkit.sources.servers import TOKEN, check_address, token_for, without_token
+from fairkit.sources.address import TOKEN, check_address, token_for, without_token
 from fairkit.support.escaping import visible
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -11,22 +12,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import DataError, ParameterError
-from fairkit.intervals import clopper_pearson, two_sided
-from fairkit.results.findings import Finding
-from fairkit.results.values import GroupValue, StratumValue
-from fairkit_correspondence import evidence
-from fairkit_correspondence.answers import Answers, cost_of, digest_of, recorded_values
-from fairkit_correspondence.interval import Parts, limits, parts
-from fairkit_correspondence.looks import confidence_at
-from fairkit_correspondence.parameters import OUTCOMES, Parameters
-from fairkit_correspondence.planning import ENOUGH_DOCUMENTS, ENOUGH_NAMES, PLANNED_NAMES, Spread
-from fairkit_correspondence.table import requests_digest
+from fairkit.intervals import clopper_pearson, student, two_sided
+from fairkit.results.findings import Finding, GroupValue, StratumValue
+from fairkit_correspondence.answers import OUTCOMES, Answers, Parameters, cost_of, digest_of, recorded_values
+from fairkit_correspondence.planning import ENOUGH_DOCUMENTS, ENOUGH_NAMES, PLANNED_NAMES, Parts, Spread, limits, parts
+from fairkit_correspondence.requests import requests_digest
+from fairkit_correspondence.store import confidence_at
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from numpy.typing import NDArray
 
     from fairkit.auditors import AuditContext
-    from fairkit.results.values import Interval
+    from fairkit.results.findings import Interval
+
+    Array = NDArray[np.float64]
+
 
 DIFFERENCE, CHANGED, REFUSALS, PLACEBO = MEASURES = (
     "correspondence_difference", "changed_documents", "refusal_rate_difference", "placebo_difference",
@@ -170,12 +171,12 @@ class Statement:
     @cached_property
     def drift(self) -> dict[str, Any] | None:
         """Early against late answers."""
-        return evidence.drift(self.answers)
+        return drift(self.answers)
 
     @cached_property
     def means(self) -> Any:
         """The mean answer by document, context and group."""
-        return evidence.group_means(self.answers)
+        return group_means(self.answers)
 
     def finding(self, metric: str, value: float, at: Callable[[float], Interval], **more: Any) -> Finding:
         """Return a finding; what `more` does not say is the statement's own."""
@@ -244,7 +245,7 @@ def _per_context(statement: Statement) -> Finding:
 def _changed(statement: Statement) -> Finding:
     """Return the share of documents on which some pair's answers differ, with exact limits."""
     answers, means = statement.answers, statement.means
-    differ = np.any([evidence.changed(answers, means, *pair) for pair in statement.pairs], axis=0)
+    differ = np.any([changed(answers, means, *pair) for pair in statement.pairs], axis=0)
     share, size = float(differ.mean()), len(differ)
 
     def at(confidence: float) -> Interval:
@@ -252,10 +253,10 @@ def _changed(statement: Statement) -> Finding:
         low, high = clopper_pearson(np.array([share]), np.array([float(size)]), z)
         return float(low[0]), float(high[0])
 
-    shown = [one for pair in statement.pairs for one in evidence.examples(answers, means, *pair)]
+    shown = [one for pair in statement.pairs for one in examples(answers, means, *pair)]
     shown = sorted(shown, key=lambda one: -abs(one["answers"][0] - one["answers"][1]))[:5]
     largest = max(float(np.abs(one.bounds[0].differences).max()) for one in statement.averaged)
-    beside = {"changed_answers": shown, "largest": largest, "equal_everywhere": evidence.all_equal(answers)}
+    beside = {"changed_answers": shown, "largest": largest, "equal_everywhere": all_equal(answers)}
     note = (
         "The share of documents whose answers differ between groups, draws and names included; two wordings of one "
         "group differ as well (see the placebo)."
@@ -295,7 +296,7 @@ def _evidence(statement: Statement) -> dict[str, Any]:
     rng = context.rng(f"placebo {statement.sensitive}")
     neutral = statement.placebo[0] if statement.placebo else -1
     groups = {name: g for g, name in enumerate(answers.groups)}
-    splits = {name: evidence.placebo(answers, g, rng) for name, g in groups.items() if g != neutral}
+    splits = {name: placebo(answers, g, rng) for name, g in groups.items() if g != neutral}
     counts = {"documents": len(answers.documents), "contexts": len(answers.contexts), "answers": len(answers.low),
               "unfinished": answers.unfinished}  # fmt: skip
     counts |= {f"names of {name}": answers.names_of(g) for name, g in groups.items()}
@@ -347,3 +348,114 @@ def _notes(statement: Statement) -> tuple[str, ...]:
     if answers.unfinished:
         notes.append(f"{answers.unfinished:,} documents are not finished and do not count.")
     return tuple(notes)
+
+
+# What stands beside a difference: placebo splits, drift while the answers came in, and documents that change.
+
+
+SPLITS = 200
+DRIFT_LEVEL = 0.99
+_CHUNK = 2_000
+
+
+def placebo(answers: Answers, group: int, rng: np.random.Generator) -> float | None:
+    """Return the root mean square difference between two random halves of one group's names, in [0, 1].
+
+    What a difference between names of the *same* group looks like; None where no document has two names.
+    """
+    rows = answers.group == group
+    names, local = np.unique(answers.name[rows], return_inverse=True)
+    if len(names) < 2:
+        return None
+    half = np.zeros((len(names), SPLITS))
+    for split in range(SPLITS):
+        half[rng.permutation(len(names))[: len(names) // 2], split] = 1
+    document, y = answers.document[rows], answers.middle[rows]
+    total, used = np.zeros(SPLITS), np.zeros(SPLITS)
+    for start in range(0, len(answers.documents), _CHUNK):
+        here = (document >= start) & (document < start + _CHUNK)
+        flat = (document[here] - start) * len(names) + local[here]
+        sums, counts = (
+            np.bincount(flat, w, _CHUNK * len(names)).reshape(_CHUNK, -1) for w in (y[here], np.ones(len(flat)))
+        )
+        first, many = sums @ half, counts @ half
+        second, rest = sums.sum(1)[:, None] - first, counts.sum(1)[:, None] - many
+        both = (many > 0) & (rest > 0)
+        gap = first / np.maximum(many, 1) - second / np.maximum(rest, 1)
+        total, used = total + (gap * both).sum(axis=0), used + both.sum(axis=0)
+    return float(np.sqrt(np.mean((total / used) ** 2))) if (used > 0).all() else None
+
+
+def drift(answers: Answers) -> dict[str, Any] | None:
+    """Return late minus early answers of the same documents, at the 1 % level; None where the order is not known."""
+    if answers.order is None or np.isnan(answers.order).any():
+        return None
+    cell = answers.context * len(answers.groups) + answers.group
+    residual = answers.middle - (np.bincount(cell, answers.middle) / np.maximum(np.bincount(cell), 1))[cell]
+    # early and late: before and after the middle of the look in which a document was asked about
+    middle = [np.median(answers.order[answers.block == b]) for b in range(int(answers.block.max()) + 1)]
+    early = answers.order <= np.array(middle)[answers.block]
+    with np.errstate(invalid="ignore"):
+        before, after = (
+            np.bincount(answers.document, residual * part, len(answers.documents))
+            / np.bincount(answers.document, part, len(answers.documents))
+            for part in (early.astype(float), (~early).astype(float))
+        )
+    gaps = (after - before)[~np.isnan(after - before)]
+    if len(gaps) < 2:
+        return None
+    shift, half = shift_of(gaps, DRIFT_LEVEL)
+    ends = {"shift": shift, "low": shift - half, "high": shift + half}
+    return {**ends, "level": 1 - DRIFT_LEVEL, "found": abs(shift) > half}
+
+
+def shift_of(gaps: Array, confidence: float) -> tuple[float, float]:
+    """Return the mean of differences on the same questions, and the half width of its interval (Student's t)."""
+    t = float(student(two_sided(confidence), np.array([float(len(gaps))]))[0])
+    return float(gaps.mean()), t * float(gaps.std(ddof=1) / math.sqrt(len(gaps)))
+
+
+def group_means(answers: Answers) -> Array:
+    """Return the mean answer by document, context and group, NaN where there is none, shape [T, C, G]."""
+    shape = (len(answers.documents), len(answers.contexts), len(answers.groups))
+    flat = np.ravel_multi_index((answers.document, answers.context, answers.group), shape)
+    size = math.prod(shape)
+    with np.errstate(invalid="ignore"):
+        means = np.bincount(flat, answers.middle, size) / np.bincount(flat, minlength=size)
+    return np.asarray(means.reshape(shape))
+
+
+def changed(answers: Answers, means: Array, first: int, second: int) -> NDArray[np.bool_]:
+    """Return on which documents two groups' answers differ, shape [T].
+
+    Answers that are all yes or no differ where their means do; others where one group's mean is at least 1/2 and the
+    other's below.
+    """
+    left, right = means[:, :, first], means[:, :, second]
+    whole = np.isin(answers.low[answers.outcome == 0], (0.0, 1.0)).all()
+    differ = left != right if whole else (left >= 0.5) != (right >= 0.5)
+    return np.asarray((differ & ~np.isnan(left) & ~np.isnan(right)).any(axis=1))
+
+
+def examples(answers: Answers, means: Array, first: int, second: int, most: int = 5) -> list[dict[str, Any]]:
+    """Return the documents, by their names or digests, on which two groups' mean answers differ most."""
+    gap = np.nan_to_num(means[:, :, first] - means[:, :, second])
+    order = np.argsort(-np.abs(gap), axis=None, kind="stable")[:most]
+    places = [(int(flat) // gap.shape[1], int(flat) % gap.shape[1]) for flat in order if gap.flat[flat]]
+    return [
+        {
+            "document": answers.documents[t],
+            "context": answers.contexts[c],
+            "groups": [answers.groups[first], answers.groups[second]],
+            "answers": [float(means[t, c, first]), float(means[t, c, second])],
+        }
+        for t, c in places
+    ]
+
+
+def all_equal(answers: Answers) -> int:
+    """Return how many documents have the same answer everywhere: instructions in a text can cause that."""
+    low, high = np.full(len(answers.documents), np.inf), np.full(len(answers.documents), -np.inf)
+    np.minimum.at(low, answers.document, answers.middle)
+    np.maximum.at(high, answers.document, answers.middle)
+    return int((low == high).sum())

@@ -13,12 +13,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fairkit.errors import DataError, ParameterError, did_you_mean
-from fairkit.parameters.declare import parameter, parse_parameters
+from fairkit.parameters import parameter, parse_parameters
 from fairkit.support.files import read_small
-from fairkit_correspondence.lists import NameList, read_names, whole
+from fairkit_correspondence.lists import CONTEXTS, LISTS, NAME_COLUMNS, Name, NameList, matched, read_names, whole
 from fairkit_correspondence.planning import ENOUGH_NAMES, PLANNED_NAMES
-from fairkit_correspondence.published import LISTS
-from fairkit_correspondence.stimuli import CONTEXTS, NAME_COLUMNS, Name, matched
 
 _SLOT = re.compile(r"\{([a-z_]+)\}")
 _PRONOUNS = re.compile(r"\b(?:he|she|him|his|hers?|himself|herself|mr|mrs|ms)\b\.?", re.IGNORECASE)

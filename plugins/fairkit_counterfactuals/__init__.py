@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from fairkit.auditing.conditions import NO_GROUPS
+from fairkit.auditing.needs import NO_GROUPS
 from fairkit.auditors import AuditContext, Auditor
 from fairkit.errors import DataError, ParameterError, did_you_mean
 from fairkit.hookspecs import hookimpl
 from fairkit.intervals import student, two_sided, wilson
 from fairkit.metrics import Term
-from fairkit.parameters.declare import parameter
+from fairkit.parameters import parameter
 from fairkit.results.findings import Finding
-from fairkit_similarity.versions import CounterfactualTable, read_given
+from fairkit_similarity.outside import CounterfactualTable, read_given
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.data.batch import Batch
+    from fairkit.data.arrow_types import Batch
     from fairkit.metrics import Metric
     from fairkit.models.scorer import Predictions
 

@@ -13,11 +13,10 @@ import numpy as np
 
 from fairkit.errors import ModelError
 from fairkit.settings import ModelOptions
-from fairkit_endpoint.client import MOST_SENT, Client, EndpointSettings
-from fairkit_endpoint.tensors import Tensor, decode, encode, holds_gaps
+from fairkit_endpoint.client import MOST_SENT, Client, EndpointSettings, Tensor, decode, encode, holds_gaps
 from fairkit_onnx.read.feeds import RANDOM_INPUT, GraphInput
+from fairkit_onnx.read.graph import METADATA_KEY
 from fairkit_onnx.read.outputs import DECISION, DECISION_PROBABILITY, SCORE
-from fairkit_onnx.read.safety import METADATA_KEY
 from fairkit_onnx.read.scorer import bind
 
 if TYPE_CHECKING:

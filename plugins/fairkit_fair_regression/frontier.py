@@ -11,16 +11,15 @@ import numpy as np
 
 from fairkit.errors import DataError
 from fairkit.intervals import student, two_sided
-from fairkit.support.records import record_of
-from fairkit_fair_regression.parity import disparities
+from fairkit.support.files import record_of
+from fairkit_fair_regression.losses import disparities
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.mitigators import Table
-    from fairkit_fair_regression.losses import Loss
-    from fairkit_fair_regression.members import Member
-    from fairkit_fair_regression.scale import Scale
+    from fairkit_fair_regression.learning import Member
+    from fairkit_fair_regression.losses import Loss, Scale
 
     Array = NDArray[np.float64]
     Matrix = NDArray[np.float32]

@@ -14,7 +14,7 @@ from fairkit_fair_regression.parameters import FairRegressionParameters
 
 if TYPE_CHECKING:
     from fairkit_fair_regression.training import Training
-    from fairkit_onnx.model import OnnxModel
+    from fairkit_onnx.file import OnnxModel
 
 
 class FairRegression(Mitigator):

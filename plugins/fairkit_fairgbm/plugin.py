@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairkit.errors import MissingExtraError, ParameterError
-from fairkit.mitigators import Capability, FittedModel, Mitigator, Run, Table
+from fairkit.mitigators import Capability, FittedModel, Mitigator, Prediction, Run, Table
 from fairkit_fairgbm.parameters import FairGBMParameters
 from fairkit_onnx.write.encode import fit_encoder
+from fairkit_onnx.write.export import add_outputs
+from fairkit_onnx.write.graph import GraphBuilder, add_mixture_outputs, add_prefix_sums, mixture_chance
+from fairkit_onnx.write.trees import add_ensemble, lightgbm_trees
 from fairkit_repair.learners import check_target
-from fairkit_repair.mitigation.split import stratified
+from fairkit_repair.mitigation.choose import stratified
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import onnx
     from numpy.typing import NDArray
 
     from fairkit.mitigators import Groups
     from fairkit.results.rules import Rule
     from fairkit_fairgbm.constraints import ConstraintCells, Constraints
-    from fairkit_fairgbm.select import Iterate
+    from fairkit_fairgbm.parameters import Choice, Iterate
     from fairkit_fairgbm.trainer import Trained, TrainerSettings, TrainingRows
-    from fairkit_onnx.model import OnnxModel
+    from fairkit_onnx.file import OnnxModel
     from fairkit_onnx.write.encode import Encoder
 
 
@@ -103,11 +110,11 @@ class FairGBM(Mitigator):
         self, encoder: Encoder, result: Trained, groups: Groups, constraints: Constraints, notes: Sequence[str]
     ) -> FittedModel:
         """Choose iterates, and put the model together."""
-        from fairkit_fairgbm import model, select
-        from fairkit_fairgbm.record import details, unmet
+        from fairkit_fairgbm import parameters
+        from fairkit_fairgbm.parameters import details, unmet
 
-        choice = select.choose(self._iterate(len(groups.names)), result.validation or result.train, constraints)
-        return model.FairGBMModel(
+        choice = parameters.choose(self._iterate(len(groups.names)), result.validation or result.train, constraints)
+        return FairGBMModel(
             encoder=encoder,
             booster=result.booster,
             start=result.start,
@@ -185,3 +192,51 @@ def _rows(encoder: Encoder, table: Table, wanted: str | None, names: tuple[str, 
     weights = None if table.weights is None else table.weights.astype(np.float32)
     cells = make_cells(codes, table.target, names or groups.names, None if weights is None else weights.astype(float))
     return TrainingRows(encoder.transform(table.columns), cells, weights)
+
+
+# A FairGBM in memory: one booster, read after one or several numbers of trees.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FairGBMModel(FittedModel):
+    """An encoder, a booster whose trees add to `start`, and a distribution over numbers of trees."""
+
+    encoder: Encoder
+    booster: Any
+    start: float
+    choice: Choice
+    details: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def predict(self, columns: Mapping[str, NDArray[Any]]) -> Prediction:
+        """Score rows given as raw columns; the score of a mixture is its members' mean probability."""
+        scores = 0.5 * (1 + np.tanh(0.5 * self.margins(self.encoder.transform(columns))))
+        weights = self.choice.weights
+        return Prediction(score=scores @ np.array(weights), decision_probability=mixture_chance(scores, weights))
+
+    def margins(self, matrix: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Return the log-odds of every chosen iterate, shape [n, members]."""
+        margins = np.empty((len(matrix), len(self.choice.rounds)))
+        total = np.full(len(matrix), self.start)
+        before = 0
+        for member, rounds in enumerate(self.choice.rounds):
+            part = self.booster.predict(matrix, raw_score=True, start_iteration=before, num_iteration=rounds - before)
+            total = total + part
+            margins[:, member] = total
+            before = rounds
+        return margins
+
+    def to_onnx(self) -> onnx.ModelProto:
+        """Return one graph; the iterates of a mixture share their trees."""
+        graph = GraphBuilder()
+        matrix = self.encoder.add_to(graph)
+        ends = np.array(self.choice.rounds)
+        found = lightgbm_trees(self.booster, rounds=int(ends[-1]))
+        outputs = [int(np.searchsorted(ends, place, side="right")) for place in range(len(found))]
+        parts = add_ensemble(graph, matrix, found, outputs=outputs, base=[self.start] + [0.0] * (len(ends) - 1))
+        scores = graph.node("Sigmoid", [add_prefix_sums(graph, parts, len(ends))])
+        if len(ends) == 1:
+            add_outputs(graph, scores, "binary")
+        else:
+            add_mixture_outputs(graph, scores, self.choice.weights)
+        return graph.build()

@@ -16,8 +16,8 @@ def fairkit_metrics() -> list[type[Metric]]:
     """Return the metrics."""
     from fairkit_group.calibration import CALIBRATION
     from fairkit_group.errors import ERRORS
-    from fairkit_group.exposure import EXPOSURE
     from fairkit_group.ranking import RocAuc
+    from fairkit_group.rankings import EXPOSURE
     from fairkit_group.rates import RATES
 
     return [*RATES, *ERRORS, RocAuc, *CALIBRATION, *EXPOSURE]

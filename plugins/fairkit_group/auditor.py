@@ -6,37 +6,109 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from fairkit.auditing.conditions import WAYS_OUT
-from fairkit.auditing.views import views
+from fairkit.auditing.measure import views
+from fairkit.auditing.needs import WAYS_OUT
 from fairkit.auditors import AuditContext, Auditor
-from fairkit.metrics import CONFUSION
-from fairkit.models.scale import is_own
-from fairkit.parameters.declare import parameter
+from fairkit.metrics import CONFUSION, Headline, Term
+from fairkit.models.scorer import is_own
+from fairkit.parameters import parameter
 from fairkit.statistics import EXACT_SCORES, Rows, Scores, Statistic
-from fairkit_group.collecting import Collecting
-from fairkit_group.headlines import HEADLINES, TERMS
-from fairkit_group.labelled import LABELLED_SHARE, Labelled, check_design, known_rows, label_totals_of
-from fairkit_group.misclassified import told
-from fairkit_group.over_classes import over_classes
+from fairkit_group.errors import told
+from fairkit_group.identification import LABELLED_SHARE, Labelled, check_design, known_rows, label_totals_of
+from fairkit_group.missing_groups import MISSING_SHARE
 from fairkit_group.proxies import by_proxies
 from fairkit_group.ranking import SCORES
 from fairkit_group.rankings import check_ranking, of_rankings
+from fairkit_group.rates import EVERYBODY
 from fairkit_group.references import against_reference, reference_in
-from fairkit_group.section import Section
+from fairkit_group.section import Collecting, Section
 from fairkit_group.simultaneous import Family, joint_confidence, marked
-from fairkit_group.totals import EVERYBODY
-from fairkit_group.unknowns import MISSING_SHARE
-from fairkit_group.within import inside_strata
-from fairkit_rankings.items import Items, items_of
-from fairkit_rankings.queries import TOP
+from fairkit_group.strata import NAMES as OVER_CLASSES
+from fairkit_group.strata import over_classes
+from fairkit_group.stratified_findings import inside_strata
+from fairkit_rankings import TOP, Items, items_of
 
 if TYPE_CHECKING:
-    from fairkit.data.batch import Batch
+    from fairkit.data.arrow_types import Batch
     from fairkit.data.task import Task
-    from fairkit.metrics import Headline, Metric, Term
+    from fairkit.metrics import Metric
     from fairkit.models.scorer import Predictions
     from fairkit.results.findings import Finding
-    from fairkit_group.totals import GroupTotals
+    from fairkit_group.rates import GroupTotals
+
+
+# What the auditor of groups finds besides single metrics: where it is shown, and what it is called.
+
+
+_AGAINST = "against a group that `reference` names"
+
+HEADLINES: Mapping[str, Headline] = {
+    "equalized_odds_difference": Headline(
+        between=4,
+        disparity=False,  # the larger of two that are shown
+        worse_of=("true_positive_rate_difference", "false_positive_rate_difference"),
+    ),
+    "equalized_odds_ratio": Headline(
+        disparity=False, worse_of=("true_positive_rate_ratio", "false_positive_rate_ratio")
+    ),
+    "gap_max": Headline(disparity=False, worse_of=("true_positive_rate_difference", "true_negative_rate_difference")),
+    "gap_rms": Headline(disparity=False),
+    "statistical_parity_ks": Headline(between=8),
+    "worst_group_loss": Headline(between=9, disparity=False),
+    **dict.fromkeys(OVER_CLASSES, Headline(disparity=False)),
+    "impact_ratio": Headline(condition=_AGAINST),
+    "standardized_mean_difference": Headline(condition=_AGAINST),
+    "odds_ratio": Headline(condition="inside the strata of a column that `within` names"),
+}
+
+TERMS: Mapping[str, Term] = {
+    "equalized_odds_difference": Term(
+        "difference in favorable decisions, qualified and unqualified apart",
+        "The larger of two differences between groups: among the qualified, and among the unqualified; 0 is equal.",
+        short="EO",
+    ),
+    "equalized_odds_ratio": Term(
+        "ratio of favorable decisions, qualified and unqualified apart",
+        "The smaller of two ratios between groups: among the qualified, and among the unqualified; 1 is equal.",
+        short="EO",
+    ),
+    "gap_max": Term(
+        "largest difference in right decisions",
+        "The larger difference between groups in right decisions, among the qualified or among the unqualified.",
+    ),
+    "gap_rms": Term(
+        "typical difference in right decisions",
+        "The root mean square of the differences between groups in right decisions of the two outcomes.",
+    ),
+    "class_gap_rms": Term(
+        "typical difference in right decisions over all classes",
+        "The root mean square over the classes of the differences between groups in right decisions.",
+    ),
+    "class_gap_mean": Term(
+        "mean difference in right decisions over all classes",
+        "The mean over the classes of the differences between groups in right decisions.",
+    ),
+    "class_gap_max": Term(
+        "largest difference in right decisions of any class",
+        "The largest difference between groups in right decisions over the classes.",
+    ),
+    "statistical_parity_ks": Term(
+        "difference of the score distributions",
+        "The largest distance between the share of a group and of everybody with a score up to any threshold.",
+        short="score distance (KS)",
+    ),
+    "worst_group_loss": Term("mean loss of the worst group", "The largest mean loss of any group."),
+    "impact_ratio": Term("impact ratio", "A group's share of favorable decisions over that of the reference group."),
+    "standardized_mean_difference": Term(
+        "difference of mean scores in standard deviations",
+        "A group's mean score minus the reference group's, over the standard deviation of all scores.",
+    ),
+    "odds_ratio": Term(
+        "odds ratio", "The odds of a favorable decision in one group over those in the other; 1 is equal."
+    ),
+    "missing_group_share": Term("people of unknown group", "The share of people whose group is not known."),
+}
+
 
 _BETWEEN = ("difference", "ratio", "group_min", "group_max")
 

@@ -25,7 +25,7 @@ from fairkit.metrics import Estimate
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.results.values import Better
+    from fairkit.results.findings import Better
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,16 +15,42 @@ has no such bias (the problem of intersection bounds; Chernozhukov, Lee & Rosen 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from fairkit.limits.means import student
+from fairkit.data.labelled import check_cells
+from fairkit.errors import ParameterError
+from fairkit.few_labels import (
+    CELLS,
+    FALL_BACK,
+    SUSPECT,
+    LabelTotals,
+    Shares,
+    falls_back,
+    few_label_estimate,
+    label_totals,
+    leaning,
+    metric_inside,
+    shares_of,
+)
+from fairkit.intervals import two_sided
+from fairkit.limits import student
+from fairkit.metrics import Rate
+from fairkit.results.findings import Finding
 from fairkit_dependent import noise_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from fairkit.auditors import AuditContext
+    from fairkit.data.arrow_types import Batch
+    from fairkit.data.dataset import Dataset
+    from fairkit.data.labelled import Drawn
+    from fairkit.metrics import Estimate, Metric
+    from fairkit.models.scorer import Predictions
 
     Array = NDArray[np.float64]
 
@@ -165,3 +191,221 @@ def _ends(
         end_of(sums, group, groups, over, counted, largest=side, sampling=sampling, off=off) for side in (False, True)
     )
     return low, high
+
+
+# Outcomes that are known for some rows: the totals of a batch, estimates under the design, and what is said of it.
+
+
+LABELLED_SHARE = "labelled_share"
+"""The finding that says how many outcomes are known, why these, and what they are worth."""
+
+OVER_BOTH = ("equalized_odds", "gap_max", "gap_rms")  # disparities in two rates, without difference and ratio
+_LEAST_ROWS = 5  # of a cell whose sums over scores are published
+_HOLDS = {
+    "list": "The limits hold if outcomes were looked up for exactly the drawn rows.",
+    "random": "The limits hold if every row had the same chance of being looked up, whatever its outcome.",
+    "probability": "The limits hold if each row was looked up with its probability there, whatever its outcome.",
+    "by": "The limits hold if rows with the same values of these columns had the same chance of being looked up.",
+    "selective": "The limits hold whatever the unknown outcomes are: the known ones say nothing about them.",
+}
+
+
+class BaseRate(Rate):
+    """The share of favorable outcomes."""
+
+    name: ClassVar[str] = "base_rate"
+    over = (1, 1, 1, 1)
+    counted = (0, 0, 1, 1)
+
+
+def check_design(context: AuditContext, label_error: Sequence[str]) -> None:
+    """Refuse a design of labels for what it cannot be meant for."""
+    design = context.dataset.roles.labelled
+    if design is None or not context.dataset.profile.unlabelled:
+        return
+    if context.scorer.task != "binary":
+        raise ParameterError(
+            f"`labelled` is for decisions of yes or no, and this is a {context.scorer.task} task: leave it out; "
+            "rows without an outcome then give bounds"
+        )
+    if label_error:
+        raise ParameterError("`labelled` and `label_error` cannot be used together: leave one of them out")
+    if design.sensitive is not None and design.sensitive not in context.dataset.profile.groups:
+        raise ParameterError(
+            f"the rows were drawn inside the groups of {design.sensitive!r}: name it as a sensitive column, too"
+        )
+
+
+def known_rows(batch: Batch, predictions: Predictions, design: Drawn | None) -> tuple[Batch, Predictions] | None:
+    """Return the rows whose outcomes are used, with what each stands for as its weight; None without any."""
+    keep = batch.labelled
+    chosen = None if design is not None or keep is None else batch.take(keep)
+    if design is not None:
+        keep, chosen = design.known(batch)
+    return None if keep is None or chosen is None or not len(chosen) else (chosen, predictions.take(keep))
+
+
+def label_totals_of(batch: Batch, predictions: Predictions, dataset: Dataset) -> dict[str | None, LabelTotals]:
+    """Total the rows of a batch by sensitive column, and as one group (None)."""
+    design, decision = dataset.roles.labelled, predictions.decision
+    assert design is not None and batch.labelled is not None and batch.favorable is not None  # noqa: S101, PT018
+    if decision is None or not ((decision == 0) | (decision == 1)).all():
+        raise ParameterError("`labelled` is for decisions of yes or no; these are drawn by chance, or there are none")
+    known = batch.labelled if batch.drawn is None else batch.labelled & batch.drawn
+    splits: dict[str | None, tuple[NDArray[np.int64], int]] = {None: (np.zeros(len(batch), dtype=np.int64), 1)}
+    splits |= {name: (codes, len(dataset.group_names(name))) for name, codes in batch.groups.items()}
+    totals = {}
+    for name, (codes, groups) in splits.items():
+        some = codes >= 0
+        parts: dict[str, Any] = {
+            "score": predictions.score, "weights": batch.weights, "drawn": batch.drawn,
+            "chance": None if name is not None and name == design.sensitive else batch.chance,
+        }  # fmt: skip
+        chosen = {key: None if part is None else part[some] for key, part in parts.items()}
+        totals[name] = label_totals(
+            codes[some], groups, decision[some], batch.favorable[some].astype(float), known[some],
+            stated=design.kind in ("by", "probability"), **chosen,
+        )  # fmt: skip
+    return totals
+
+
+class Labelled:
+    """What few labels say of one sensitive column (None: all rows as one group)."""
+
+    def __init__(self, totals: LabelTotals, sensitive: str | None, context: AuditContext) -> None:
+        dataset = context.dataset
+        assert dataset.roles.labelled is not None  # noqa: S101 -- `of` looks
+        self.totals, self.sensitive, self.design = totals, sensitive, dataset.roles.labelled
+        self.names = ["all"] if sensitive is None else dataset.group_names(sensitive)
+        self.rows, self.answers = dataset.profile.rows, dataset.profile.rows - dataset.profile.unlabelled
+        self.confidence = context.confidence
+        if self.design.sensitive is not None and self.design.sensitive == sensitive:
+            check_cells(self.design, self.names, totals.pairs(0), totals.pairs(3), dataset.name)
+        if dataset.roles.reference and self.unanswered:
+            raise ParameterError("some drawn rows have no outcome, which `reference` does not bound: leave it out")
+        self.even = np.full(len(self.names), self.design.kind == "random")
+        self.shares = replace(shares_of(totals), no_better=self.design.no_better)
+        if self.design.kind == "selective":  # whoever has no outcome may have either
+            rows, labels = totals.pairs(0), totals.pairs(1)
+            self.shares = replace(self.shares, missing=np.where(labels > 0, 1 - labels / np.maximum(rows, 1), 0.0))
+        self.today: dict[str, tuple[Metric, Estimate]] = {}
+        self.chance = self._chance()
+
+    @classmethod
+    def of(cls, totals: Mapping[str | None, LabelTotals], sensitive: str | None, context: AuditContext) -> Self | None:
+        """Return it; None where there is no design, or every row has its outcome."""
+        return None if sensitive not in totals else cls(totals[sensitive], sensitive, context)
+
+    def _chance(self) -> float | None:
+        """Return the p-value that labels were drawn as the design says; None where it cannot be told."""
+        own = self.design.sensitive is None or self.design.sensitive == self.sensitive
+        return None if self.design.kind == "selective" or not own else leaning(self.totals, self.even)[0]
+
+    @property
+    def unanswered(self) -> int:
+        """How many rows were drawn and have no outcome."""
+        return int((self.totals.pairs(3) - self.totals.pairs(1)).sum())
+
+    def estimate(self, metric: Metric, today: Estimate) -> Estimate:
+        """Return a metric of all rows; `today` is that of the labelled rows alone."""
+        self.today[metric.name] = metric, today
+        return few_label_estimate(metric, self.totals, today, self.even, self.shares)
+
+    def under(self, name: str, odds: float) -> tuple[Metric, Estimate]:
+        """Return a metric again where the odds of a label may differ so much between the outcomes of a pair."""
+        metric, today = self.today[name]
+        shares: Shares = replace(self.shares, odds=odds)
+        return metric, few_label_estimate(metric, self.totals, today, self.even, shares)
+
+    def caveat(self, metric: Metric) -> str | None:
+        """Return why no verdict may be made: labels that lean, or fewer than ten where they matter."""
+        if self.chance is not None and self.chance < SUSPECT:
+            return (
+                f"The rows with an outcome differ from the others in decision or score more than a draw makes them "
+                f"(p = {self.chance:.1g}): they were not drawn as `labelled` says, and no verdict is made from them."
+            )
+        rows, labels = self.totals.pairs(0), self.totals.pairs(1)
+        over = getattr(metric, "over", ())
+        used = [tuple(over).index(1)] if over in ((0, 1, 0, 1), (1, 0, 1, 0)) else [0, 1]
+        few = [
+            f"{name} {'selected' if d else 'refused'} ({labels[g, d]:.0f})"
+            for g, name in enumerate(self.names)
+            for d in used
+            if labels[g, d] < min(FALL_BACK, rows[g, d]) and (labels[g, d] or self.design.kind != "selective")
+        ]
+        return f"Fewer than {FALL_BACK} outcomes are known of: {', '.join(few[:5])}." if few else None
+
+    def finding(self, auditor: str) -> Finding:
+        """Return how many outcomes are known, why these, and what they are worth."""
+        rows, labels, favorable, drawn = (self.totals.pairs(column) for column in range(4))
+        value = float(labels.sum() / rows.sum())
+        cells = []
+        f = (np.arange(CELLS) + 0.5) / CELLS
+        for g, name in enumerate(self.names):
+            for d in (0, 1):
+                n, m, y = self.totals.sums[g, d, :, :3].T
+                cell: dict[str, Any] = {
+                    "group": name, "decision": d, "rows": int(rows[g, d]), "drawn": int(drawn[g, d]),
+                    "labels": int(labels[g, d]), "favorable": int(favorable[g, d]),
+                    "worth": float(self.shares.worth[g, d]), "slope": float(self.shares.slope[g, d]),
+                }  # fmt: skip
+                if rows[g, d] >= _LEAST_ROWS:  # Σ f over rows; Σ f, Σ f², Σ f y over labels
+                    cell["score_sums"] = [float(part) for part in (n @ f, m @ f, m @ f**2, y @ f)]
+                cells.append(cell)
+        base = few_label_estimate(BaseRate(), self.totals, None, self.even, self.shares)
+        low, high = base.limits(two_sided(self.confidence))
+        known = np.isfinite(base.values)
+        evidence: dict[str, Any] = {
+            "rows": int(rows.sum()), "labels": cells, "design": self.design.told(), "p_value": self.chance,
+            "fallback": self._fallback(),
+            "base_rate": [
+                {"group": name, "value": float(base.values[g]), "interval": [float(low[g]), float(high[g])]}
+                for g, name in enumerate(self.names) if known[g]
+            ],
+        }  # fmt: skip
+        return Finding(
+            auditor=auditor,
+            metric=LABELLED_SHARE,
+            sensitive=self.sensitive,
+            value=value,
+            interval=(value, value),
+            confidence=self.confidence,
+            evidence=evidence,
+            notes=tuple(self._sentences(int(labels.sum()), int(rows.sum()))),
+            interval_at=lambda _: (value, value),
+        )
+
+    def _fallback(self) -> dict[str, list[str]]:
+        """Return by rate the groups whose number is that of their labelled rows alone."""
+        each = {
+            name: [self.names[g] for g in np.flatnonzero(falls_back(metric_inside(metric), self.shares, self.even))]
+            for name, (metric, _) in self.today.items()
+        }
+        return {name: groups for name, groups in each.items() if groups}
+
+    def _sentences(self, labels: int, rows: int) -> list[str]:
+        design = self.design
+        how = {
+            "list": f"drawn at random inside {design.sensitive} and decision",
+            "random": "said to be drawn at random",
+            "probability": f"said to be drawn with the probabilities in {', '.join(design.columns)}",
+            "by": f"said to be drawn at random inside {', '.join(design.columns)}",
+            "selective": "and nobody drew them",
+        }[design.kind]
+        if isinstance(design.design, Mapping):
+            how += f" (seed {design.design['seed']})"
+        told = [
+            f"{labels:,} of {rows:,} outcomes are known, {how}. Decisions are those of all {rows:,} rows.",
+            _HOLDS[design.kind],
+        ]
+        if self.unanswered:
+            told.append(f"{self.unanswered:,} drawn rows have no outcome: either is taken to be possible.")
+        if design.kind == "list" and self.answers > labels:
+            told.append(f"{self.answers - labels:,} known outcomes are of rows that were not drawn, and are not used.")
+        if design.no_better:
+            told.append("It is supposed that refused people have no larger share of favorable outcomes (no-better).")
+        if self.chance is None and design.kind != "selective":
+            told.append(
+                "Whether labels could have been drawn so was not checked: they are too few, or of another column."
+            )
+        return told

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from fairkit.intervals import guarded, kolmogorov_quantile, share_limits, student, two_sided
-from fairkit.limits.means import mean_limits, unseen
+from fairkit.limits import mean_limits, unseen
 from fairkit.metrics import Estimate, Headline, Metric, Term
 from fairkit.statistics import Scores, ScoreTable, Statistic
 from fairkit_dependent import SCORE_BUCKETS, doubts_of, effective_clusters, noise_of
@@ -16,7 +16,7 @@ from fairkit_dependent import SCORE_BUCKETS, doubts_of, effective_clusters, nois
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.results.values import Better
+    from fairkit.results.findings import Better
 
     Array = NDArray[np.float64]
 

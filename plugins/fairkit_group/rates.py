@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from fairkit.data.groups import BUCKETS
+from fairkit.data.roles import MISSING_GROUP
+from fairkit.intervals import own_quantile
 from fairkit.metrics import CONFUSION, Estimate, Headline, Metric, Rate, Term
+from fairkit.results.findings import GroupValue
+from fairkit.statistics import ScoreTable
+from fairkit_dependent import SCORE_BUCKETS, by_bucket, clustered
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import NDArray
 
     from fairkit.data.task import Task
-    from fairkit.results.values import Better
-    from fairkit.statistics import Statistic, Sums
+    from fairkit.results.findings import Better
+    from fairkit.statistics import Rows, Statistic, Sums
 
     Array = NDArray[np.float64]
+
 
 # cells: (outcome 0, no), (outcome 0, yes), (outcome 1, no), (outcome 1, yes)
 
@@ -264,3 +272,265 @@ RATES: list[type[Metric]] = [
     Precision,
     F1Score,
 ]
+
+
+# Totals of the auditor `group`: by sensitive column, class and statistic; a pass over the rows adds them up.
+
+
+EVERYBODY = " of everybody"
+"""Ends the key of a statistic that was collected from all rows, where some of them have no label."""
+
+Key = tuple[str | None, str | None, str]
+StratumKey = tuple[str, str, str | None, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What takes the place of totals that could not be made; it stays whatever is added."""
+
+    error: Exception
+
+    def __add__(self, other: Any) -> Failure:
+        return self
+
+    def pooled(self) -> Failure:
+        """Stay."""
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTotals:
+    """Totals by (sensitive column, class, statistic); adding two merges the rows behind them."""
+
+    parts: Mapping[Key, Any]  # by group
+    missing: Mapping[Key, Any] = field(default_factory=dict)
+    clusters: Mapping[Key, Any] = field(default_factory=dict)
+    missing_clusters: Mapping[Key, Any] = field(default_factory=dict)
+    strata: Mapping[StratumKey, Any] = field(default_factory=dict)
+    strata_clusters: Mapping[StratumKey, Any] = field(default_factory=dict)  # by stratum, group and bucket
+    strata_missing: Mapping[StratumKey, Any] = field(default_factory=dict)  # confusion cells by stratum
+    proxies: Mapping[tuple[str, str | None, str], Any] = field(default_factory=dict)
+    labels: Mapping[str | None, Any] = field(default_factory=dict)  # by column, None as one group: see `labelled`
+
+    def __add__(self, other: GroupTotals) -> GroupTotals:
+        names = [each.name for each in fields(self)]
+        return GroupTotals(**{name: _merged(getattr(self, name), getattr(other, name)) for name in names})
+
+    def of(self, sensitive: str | None, label: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the totals by group of one column and class, and those of the rows without a group."""
+        return _chosen(self.parts, sensitive, label), _chosen(self.missing, sensitive, label)
+
+    def buckets(self, sensitive: str | None, label: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the totals by group and bucket as `of` does."""
+        return _chosen(self.clusters, sensitive, label), _chosen(self.missing_clusters, sensitive, label)
+
+    def everybody(self, sensitive: str | None, label: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the totals of all rows as one group, those without a group included, and those by bucket."""
+        parts, without = self.of(sensitive, label)
+        whole = {
+            key: added(part.pooled(), without[key]) if key in without else part.pooled() for key, part in parts.items()
+        }
+        buckets, gone = self.buckets(sensitive, label)
+        return whole, {
+            key: added(one_group(part), gone[key]) if key in gone else one_group(part) for key, part in buckets.items()
+        }
+
+    def inside(self, within: str, sensitive: str, label: str | None) -> list[dict[str, Any]]:
+        """Return the totals by stratum and group, by stratum, group and bucket, and by stratum without a group."""
+        return [
+            {key: part for (w, s, c, key), part in parts.items() if (w, s, c) == (within, sensitive, label)}
+            for parts in (self.strata, self.strata_clusters, self.strata_missing)
+        ]
+
+
+def of_key(parts: Mapping[str, Any], key: str) -> Any:
+    """Return a statistic that needs no label: of all rows, where the labelled ones are kept apart."""
+    return parts.get(key + EVERYBODY, parts.get(key))
+
+
+def of_metric(parts: Mapping[str, Any], metric: Metric) -> Any:
+    """Return what a metric is a function of: of the labelled rows where it needs labels, else of all; None: nothing."""
+    key = metric.statistic.key
+    return parts.get(key) if metric.outcome else of_key(parts, key)
+
+
+def _chosen(parts: Mapping[Key, Any], sensitive: str | None, label: str | None) -> dict[str, Any]:
+    return {key: part for (s, c, key), part in parts.items() if (s, c) == (sensitive, label)}
+
+
+def _merged(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> dict[Any, Any]:
+    return {**other, **{key: added(part, other[key]) if key in other else part for key, part in one.items()}}
+
+
+def one_group(part: Any) -> Any:
+    """Return totals by group and bucket as those of one group."""
+    if isinstance(part, ScoreTable):
+        return part.regrouped(SCORE_BUCKETS)
+    return part if isinstance(part, Failure) else part.reshape(-1, BUCKETS, part.shape[-1]).sum(axis=0)
+
+
+def added(part: Any, other: Any) -> Any:
+    """Add two totals; a failure stays."""
+    return other if isinstance(other, Failure) else part + other
+
+
+def collected(statistic: Statistic, rows: Rows, codes: NDArray[np.int64], n_groups: int) -> Any:
+    """Total rows; what a metric of a plugin raises becomes a `Failure`."""
+    try:
+        return statistic.collect(rows, codes, n_groups)
+    except Exception as error:
+        return Failure(error)  # a metric must not end the audit
+
+
+def summed(statistic: Statistic, rows: Rows, codes: NDArray[np.int64], n_groups: int) -> Any:
+    """Sum what rows contribute to many small groups, shape [n_groups, m]; errors as in `collected`."""
+    try:
+        return statistic.first_sums(rows, codes, n_groups)
+    except Exception as error:
+        return Failure(error)  # a metric must not end the audit
+
+
+def dependent(metric: Metric, totals: Any, estimate: Estimate, sums: Any) -> Estimate:
+    """Widen the limits where rows of one cluster depend on each other."""
+    if sums is None:
+        return estimate
+    if isinstance(sums, Failure):
+        raise sums.error
+    shaped = sums if isinstance(sums, ScoreTable) else by_bucket(sums, len(estimate.values))
+    return clustered(metric, totals, estimate, shaped)
+
+
+# From bounds on each group's number to bounds on a disparity: what no assumption about the unknown can exceed.
+
+
+_NAMES = {cls.alias: cls.name for cls in (SelectionRate, TruePositiveRate)}
+_PAIRS = ("true_positive_rate", "false_positive_rate")
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """Each group's smallest and largest possible number, shapes [G]; NaN where it is not defined."""
+
+    low: Array
+    high: Array
+
+    def known(self) -> Box:
+        """Leave out groups whose number is not defined."""
+        keep = np.isfinite(self.low) & np.isfinite(self.high)
+        return Box(self.low[keep], self.high[keep])
+
+
+def disparity_bounds(metric: str, boxes: Mapping[str, Box], reference: int | None = None) -> tuple[float, float] | None:
+    """Return the smallest and largest value that a disparity can have.
+
+    Each group's number lies in its box. For a rate, rows that raise one group's number are not those that
+    lower another's, so that the largest difference is attained. Against a reference it is that of any other group.
+    """
+    if metric in boxes:  # over all rows
+        return float(boxes[metric].low[0]), float(boxes[metric].high[0])
+    if reference is not None:
+        return _against(metric, boxes, reference)
+    if metric in ("gap_max", "gap_rms") or metric.startswith("equalized_odds_"):
+        return _joint(metric, boxes)
+    for suffix, bounds in (
+        ("_difference", _difference),
+        ("_ratio", _ratio),
+        ("_group_min", _smallest),
+        ("_group_max", _largest),
+    ):
+        if metric.endswith(suffix):
+            name = metric.removesuffix(suffix)
+            box = boxes.get(_NAMES.get(name, name))
+            return None if box is None or not len(box.known().low) else bounds(box.known())
+    return None
+
+
+def _against(metric: str, boxes: Mapping[str, Box], reference: int) -> tuple[float, float] | None:
+    stem, _, kind = metric.rpartition("_")
+    box = boxes.get("selection_rate" if metric == "impact_ratio" else _NAMES.get(stem, stem))
+    if box is None or kind not in ("difference", "ratio"):
+        return None
+    low, high = (np.delete(end, reference) for end in (box.low, box.high))
+    if kind == "difference":
+        low, high = low - box.high[reference], high - box.low[reference]
+    else:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            low, high = low / box.high[reference], high / box.low[reference]
+    if metric == "impact_ratio":  # of the group where it is lowest
+        return float(np.nanmin(low)), float(np.nanmin(high))
+    return float(np.nanmin(low)), float(np.nanmax(high))
+
+
+def _joint(metric: str, boxes: Mapping[str, Box]) -> tuple[float, float] | None:
+    if any(name not in boxes for name in _PAIRS):
+        return None
+    both = [boxes[name].known() for name in _PAIRS]
+    if not all(len(box.low) for box in both):
+        return None
+    if metric == "equalized_odds_ratio":
+        parts = [_ratio(box) for box in both]
+        return min(p[0] for p in parts), min(p[1] for p in parts)
+    parts = [_difference(box) for box in both]
+    low, high = max(p[0] for p in parts), max(p[1] for p in parts)
+    if metric == "gap_rms":  # between the larger gap over the root of 2, and the root of both squares' mean
+        return low / 2**0.5, float(np.sqrt(np.mean([p[1] ** 2 for p in parts])))
+    return low, high
+
+
+def _pairs(first: Array, second: Array) -> tuple[Array, Array]:
+    """Return first[a] and second[b] for every ordered pair of different groups."""
+    a, b = np.nonzero(~np.eye(len(first), dtype=bool))
+    return first[a], second[b]
+
+
+def _difference(box: Box) -> tuple[float, float]:
+    if len(box.low) < 2:
+        return 0.0, 0.0
+    top, bottom = _pairs(box.high, box.low)
+    sure, most = _pairs(box.low, box.high)
+    return float(max((sure - most).max(), 0.0)), float((top - bottom).max())
+
+
+def _ratio(box: Box) -> tuple[float, float]:
+    if len(box.low) < 2:
+        return 1.0, 1.0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low = np.divide(*_pairs(box.low, box.high))
+        high = np.divide(*_pairs(box.high, box.low))
+    high = np.where(np.isfinite(high), high, 1.0)
+    return float(np.nanmin(np.where(np.isfinite(low), low, 0.0))), float(min(high.min(), 1.0))
+
+
+def _smallest(box: Box) -> tuple[float, float]:
+    return float(box.low.min()), float(box.high.min())
+
+
+def _largest(box: Box) -> tuple[float, float]:
+    return float(box.low.max()), float(box.high.max())
+
+
+# The rows without a sensitive value: a line of their own beside the groups, in no comparison.
+
+
+def ungrouped(
+    metric: Metric,
+    without: Mapping[str, Any],
+    buckets: Mapping[str, Any],
+    rows: int,
+    confidence: float,
+    rng: np.random.Generator,
+) -> GroupValue | None:
+    """Return a metric of the rows without a group; None where there are none."""
+    totals = of_metric(without, metric)
+    if totals is None or isinstance(totals, Failure) or not rows:
+        return None
+    try:
+        estimate = dependent(metric, totals, metric.estimate(totals, rng), of_metric(buckets, metric))
+    except Exception:
+        return None  # where these rows make a metric fail, the finding about the groups says so
+    value = float(estimate.values[0])
+    if not math.isfinite(value):
+        return GroupValue(group=MISSING_GROUP, rows=rows, value=None)
+    low, high = (float(end[0]) for end in estimate.limits(own_quantile(confidence, estimate.correlation)))
+    size = None if estimate.sizes is None or not isinstance(metric, Rate) else float(estimate.sizes[0])
+    return GroupValue(group=MISSING_GROUP, rows=rows, value=value, interval=(low, high), denominator=size)

@@ -10,13 +10,18 @@ metrics and other columns are taken as independent, which is on the safe side fo
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.intervals import guarded, pairwise_quantile
+from fairkit.intervals import Spread, guarded, kolmogorov_quantile, pairwise_quantile, two_sided
+from fairkit.metrics import Estimate
+from fairkit.statistics import ScoreTable
+from fairkit_dependent import STRATA_BUCKETS, effective_clusters, noise_of, too_few
+from fairkit_group.calibration import curves
+from fairkit_group.ranking import Distances, dependent_distances, distances
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,8 +29,11 @@ if TYPE_CHECKING:
     from fairkit.metrics import Metric
     from fairkit.results.findings import Finding
     from fairkit.statistics import Sums
+    from fairkit_group.finding_writer import About
+    from fairkit_group.stratified import Pair, Pooled
 
     Array = NDArray[np.float64]
+
 
 DRAWS = 10_000
 _CHUNK = 250
@@ -121,3 +129,216 @@ def _marked(finding: Finding, level: float) -> Finding:
         "survives": bool(survives),
     }
     return replace(finding, evidence={**finding.evidence, **told})
+
+
+# The distance between score distributions inside strata, standardised to each group's own strata.
+
+
+_LEVELS = 150
+
+
+@dataclass(frozen=True, slots=True)
+class Standardised:
+    """Each group's distance to everybody inside strata."""
+
+    values: Array
+    scale: Array  # what Kolmogorov's quantile is multiplied by, shape [G]
+    at: Array  # the score where the distance is reached, shape [G]
+    bound: float  # how much cells of scores can hide
+    rows: Array  # the effective number of rows of each group in these strata, shape [G]
+    doubts: dict[int, str]  # why a group's interval is not to be trusted, by its place
+
+    def limits(self, confidence: float) -> tuple[Array, Array]:
+        """Return limits for each group alone."""
+        half = kolmogorov_quantile(confidence) * self.scale
+        return np.maximum(self.values - half, 0), np.minimum(self.values + half + self.bound, 1)
+
+
+def distances_within(table: ScoreTable, strata: int, buckets: ScoreTable | None) -> Standardised:
+    """Measure how far a group's scores are from those that everybody in its strata has.
+
+    In a stratum F_as - F_s = (1 - p_as)(F_as - F_rest,s), whose deviation from the truth is (1 - p_as) times that of
+    two independent samples: about c_s B_s(F_s(z)) with a Brownian bridge B_s and
+    c_s² = (1 - p_as)² (1 / n_as + 1 / n_rest,s). The sum over strata with weights w_s, which are taken as given, has
+    the covariance Σ w_s² c_s² (F_s(min) - F_s F_s'): that of one bridge of the size C² = Σ w_s² c_s² at the mean of
+    the F_s, less a covariance of the F_s. Its largest deviation is then stochastically at most C times Kolmogorov's
+    (Anderson 1955): the limits hold, and are wide where strata have different scores. With one stratum it is
+    `fairkit_group.ranking.distances`.
+    """
+    mass, squares = (part.sum(axis=2).reshape(len(part), strata, -1) for part in (table.mass, table.squares))
+    size, square = mass.sum(axis=0), squares.sum(axis=0)
+    everybody, rest = size.sum(axis=1, keepdims=True), size.sum(axis=1, keepdims=True) - size
+    used = (size > 0) & (rest > 0)
+    own = np.where(used, size, 0.0)
+    total = own.sum(axis=0)
+    with np.errstate(all="ignore"):
+        weights = own / total
+        factors = np.where(used, weights / size, 0.0), np.where(used, weights / everybody, 0.0)
+        step = (mass * factors[0]).sum(axis=1) - np.einsum("us,sg->ug", mass.sum(axis=2), factors[1])
+        gap = np.abs(np.cumsum(step, axis=0))
+        rest_square = square.sum(axis=1, keepdims=True) - square
+        noise = (weights * rest / everybody) ** 2 * (square / size**2 + rest_square / rest**2)
+        scale = np.sqrt(np.where(used, noise, 0.0).sum(axis=0))
+        rows = total**2 / np.where(used, square, 0.0).sum(axis=0)
+        hidden = (mass * np.where(used, 1.0, 0.0)).sum(axis=1)[table.mixed] / total
+    values = np.where(total > 0, gap.max(axis=0, initial=0.0), np.nan)
+    doubts: dict[int, str] = {}
+    if buckets is not None:
+        scale, doubts = _stretched(buckets, factors, scale)
+    bound = 0.0 if table.exact else float(np.nanmax(hidden, initial=0.0))
+    return Standardised(values, scale, table.values[gap.argmax(axis=0)], bound, rows, doubts)
+
+
+def _stretched(buckets: ScoreTable, factors: tuple[Array, Array], scale: Array) -> tuple[Array, dict[int, str]]:
+    """Stretch the limits of independent rows by the largest noise that buckets show at any score."""
+    strata, groups = factors[0].shape
+    mass = buckets.mass.sum(axis=2).reshape(-1, strata, groups, STRATA_BUCKETS)
+    below = np.cumsum(mass, axis=0)[:: max(len(mass) // _LEVELS, 1)]
+    size = mass.sum(axis=0)  # [S, G, B]
+    stretched, doubts = scale.copy(), {}
+    for group in range(groups):
+        group_factors, base = factors[0][:, group], factors[1][:, group]
+        with np.errstate(all="ignore"):
+            mean = np.nan_to_num(below[:, :, group].sum(axis=2) / size[:, group].sum(axis=1))  # F_as
+            pull = np.einsum("s,zsb->zb", group_factors, below[:, :, group] - mean[:, :, None] * size[:, group])
+            all_below, everybody = below.sum(axis=2), size.sum(axis=1)
+            whole = np.nan_to_num(all_below.sum(axis=2) / everybody.sum(axis=1))  # F_s
+            pull = pull - np.einsum("s,zsb->zb", base, all_below - whole[:, :, None] * everybody)
+        there: NDArray[np.bool_] = np.asarray(size[group_factors > 0].any(axis=(0, 1)))
+        counted = size[group_factors > 0][:, group].sum(axis=0)
+        noise = noise_of(pull, np.tile(there, (len(pull), 1)))
+        largest = float(np.sqrt(np.nanmax(noise.variance, initial=0.0)))
+        if scale[group] > 0:
+            stretched[group] = scale[group] * max(largest / (0.5 * scale[group]), 1.0)
+        doubt = too_few(int(there.sum()), float(effective_clusters(counted)))
+        if doubt:
+            doubts[group] = doubt
+    return stretched, doubts
+
+
+# Disparities from pooled pairs of groups: the largest difference, the smallest ratio, the smallest odds ratio.
+
+
+def quantiles(pairs: int, confidence: float) -> tuple[float, float]:
+    """Return the factors for the inner end, joint over all pairs (Šidák), and for the outer end, of a pair alone."""
+    inner = two_sided(guarded(confidence) ** (1 / max(pairs, 1)))
+    return inner, inner if pairs == 1 else two_sided(confidence)
+
+
+def joint_quantile(pairs: int, confidence: float) -> float:
+    """Return the factor with which all pairs hold at once."""
+    return quantiles(pairs, confidence)[0]
+
+
+def largest_difference(pairs: Sequence[Pair], confidence: float) -> Spread:
+    """Return the largest pooled |difference| of a pair, with the interval of `fairkit.intervals`."""
+    if not pairs:
+        return Spread(math.nan, math.nan, math.nan)
+    inner, outer = quantiles(len(pairs), confidence)
+    near = [pair.difference_limits(inner) for pair in pairs]
+    far = [pair.difference_limits(outer) for pair in pairs]
+    return Spread(
+        max(abs(pair.difference) for pair in pairs),
+        max(max(low, -high, 0.0) for low, high in near),
+        max(max(high, -low) for low, high in far),
+    )
+
+
+def smallest_ratio(pairs: Sequence[Pair], confidence: float) -> Spread:
+    """Return the smallest pooled ratio of a pair, in [0, 1]; NaN where a number is negative or all are 0."""
+    usable = [pair for pair in pairs if pair.values.min() >= 0 and pair.values.max() > 0]
+    if not usable or any(pair.values.min() < 0 for pair in pairs):
+        return Spread(math.nan, math.nan, math.nan)
+    inner, outer = quantiles(len(usable), confidence)
+    return Spread(
+        min(float(pair.values.min() / pair.values.max()) for pair in usable),
+        max(min(float(pair.ratio_limits(outer)[0].min()) for pair in usable), 0.0),
+        min(*(float(pair.ratio_limits(inner)[1].min()) for pair in usable), 1.0),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Odds:
+    """A pooled odds ratio of two groups, with the factor that the freedom of its variance asks for."""
+
+    groups: tuple[int, int]
+    pooled: Pooled
+    stretch: Callable[[float], float]
+
+    @property
+    def known(self) -> bool:
+        """Whether it is a number above 0 with an error."""
+        return math.isfinite(self.pooled.log_error) and 0 < self.pooled.value < math.inf
+
+    def limits(self, z: float) -> tuple[float, float]:
+        """Return its limits for a normal quantile."""
+        return self.pooled.limits(self.stretch(z))
+
+
+def smallest_odds(odds: Sequence[Odds], confidence: float) -> Spread:
+    """Return the smallest odds ratio, of either order of a pair, in [0, 1]."""
+    if not odds:
+        return Spread(math.nan, math.nan, math.nan)
+    inner, outer = quantiles(len(odds), confidence)
+    near = [one.limits(inner) for one in odds]
+    far = [one.limits(outer) for one in odds]
+    return Spread(
+        min(min(one.pooled.value, 1 / one.pooled.value) for one in odds),
+        min(min(low, 1 / high) for low, high in far),
+        min(1.0, *(min(high, 1 / low) for low, high in near)),
+    )
+
+
+def worst_of(values: Sequence[float]) -> int:
+    """Return the place of the largest absolute value; 0 where there is none."""
+    return int(np.argmax(np.abs(np.nan_to_num(np.asarray(values))))) if len(values) else 0
+
+
+# The distance between the score distributions of groups, as a finding with its histograms and curves.
+
+
+CHART_BINS = 40
+
+
+def parity_of_scores(
+    about: About, table: ScoreTable, buckets: ScoreTable | None = None, labelled: ScoreTable | None = None
+) -> Finding:
+    """Return the largest distance of a group's scores from those of all rows (statistical_parity_ks).
+
+    Curves are of the rows that have an outcome; None: there are none.
+    """
+    gaps = distances(table)
+    doubts: dict[int, str] = {}
+    if isinstance(buckets, ScoreTable):
+        gaps, doubts = dependent_distances(gaps, buckets)
+    known = np.isfinite(gaps.values)
+    worst = int(np.argmax(np.where(known, gaps.values, -1)))
+    edges, mass = table.histogram(CHART_BINS)
+    evidence: dict[str, Any] = {
+        "group": about.names[worst],
+        "at_score": float(gaps.at[worst]),
+        "histogram": {
+            "edges": [float(edge) for edge in edges],
+            "groups": {name: mass[:, i].tolist() for i, name in enumerate(about.names)},
+        },
+    }
+    if isinstance(labelled, ScoreTable):
+        evidence |= curves(labelled, about.names, about.confidence)
+    if not table.exact:
+        evidence["discretisation_bound"] = gaps.bound
+    low, high = gaps.limits(about.confidence)
+    return about.finding(
+        "statistical_parity_ks",
+        "lower",
+        float(gaps.values[worst]),
+        lambda confidence: _largest_distance(gaps, confidence),
+        groups=about.group_values(gaps.values, low, high),
+        evidence=evidence,
+        caveats=about.caveats.of(Estimate(gaps.values, lambda z: (low, high), gaps.sizes, doubts)),
+    )
+
+
+def _largest_distance(found: Distances, confidence: float) -> tuple[float, float]:
+    """The largest distance: the upper end from each group alone, the lower end from all at once."""
+    joint = confidence ** (1 / max(int(np.isfinite(found.values).sum()), 1))
+    return float(np.nanmax(found.limits(joint)[0])), float(np.nanmax(found.limits(confidence)[1]))

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 @hookimpl
 def fairkit_auditors() -> list[type[Auditor]]:
     """Return the auditors."""
-    from fairkit_individual.dif import DifAuditor
-    from fairkit_individual.restricted_dro import RestrictedDroAuditor
+    from fairkit_individual.dif import DifAuditor, RestrictedDroAuditor
 
     return [RestrictedDroAuditor, DifAuditor]

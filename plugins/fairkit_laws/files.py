@@ -6,15 +6,19 @@ import datetime
 import hashlib
 import re
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import fields
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import ConfigError, did_you_mean
-from fairkit.packs import Fact, PackFile
-from fairkit_laws.clauses import AgeLimit, Clause, LawFile
-from fairkit_laws.tables import BUILDERS
-from fairkit_laws.validity import KEYS, read_validity
+from fairkit.packs import Answered, Fact, PackFile, PackFormat, PackTable, Rendering
+from fairkit_laws import impact, technical
+from fairkit_laws.clauses import AMBER, KEYS, AgeLimit, Clause, LawFile, clause_record, flags_of, law_of, read_validity
+from fairkit_laws.impact import Context, NotAnsweredError
+
+if TYPE_CHECKING:
+    from fairkit.results.report import Report
+
 
 _KINDS = ("text", "date", "flag")
 
@@ -191,3 +195,194 @@ def _date(value: Any) -> str | None:
         return datetime.date.fromisoformat(value).isoformat()
     except (TypeError, ValueError):
         return None
+
+
+# The tables that packs ask for, by name: each is made from a report's numbers and says why where it cannot be.
+
+
+Builder = Callable[[Context], Sequence[PackTable]]
+
+BUILDERS: Mapping[str, Builder] = {
+    "selection_rates": impact.selection_rates,
+    "unknown": impact.unknown,
+    "categories": impact.categories,
+    "adverse_impact": impact.adverse_impact,
+    "against_reference": impact.against_reference,
+    "within_bands": impact.within_bands,
+    "alternatives": technical.alternatives,
+    "performance": technical.performance,
+    "groups": technical.groups,
+    "disparities": technical.disparities,
+    "policy": technical.policy,
+    "data": technical.data_sheet,
+    "table-itself": technical.table_itself,
+    "mitigation": technical.mitigation,
+    "evidence": technical.evidence,
+    "settings": technical.settings,
+    "monitoring": technical.monitoring,
+}
+"""The tables that an item may name."""
+
+
+def build(name: str, context: Context) -> Sequence[PackTable]:
+    """Return the tables of a name."""
+    found: Any = BUILDERS[name](context)
+    return tuple(found)
+
+
+# A pack filled with an audit: every item with its tables and facts, or with its gap.
+
+
+class RefusedError(PackError):
+    """The audit rests on what the law refuses; nothing is rendered."""
+
+
+def render(
+    pack: LawFile,
+    report: Report,
+    facts: Mapping[str, str | bool],
+    certificate: Mapping[str, Any],
+    *,
+    today: datetime.date,
+    accepted: Mapping[str, str] | None = None,
+    watch: Mapping[str, Any] | None = None,
+) -> Rendering:
+    """Fill a pack."""
+    declared = {fact.key: fact for fact in pack.facts}
+    context = Context(report=report, facts=facts, certificate=certificate, watch=watch)
+    audited = datetime.date.fromisoformat(str(certificate["audited_at"])[:10]) if certificate else None
+    if "sensitive_probability" in pack.refuses and context.probable:
+        columns = ", ".join(context.probable)
+        raise RefusedError(
+            f"the pack {pack.name!r} refuses this audit: the groups of {columns} are only probable, and "
+            f"{pack.refuses_because}"
+        )
+    until = pack.kept_until
+    if until is not None and (audited is None or audited > until):
+        base = pack.name.partition("@")[0]
+        when = "nobody has signed" if audited is None else f"is of {audited}"
+        raise RefusedError(
+            f"the edition {pack.name!r} is for audits until {until}, and this one {when}: use `pack={base}`"
+        )
+    accepted = accepted or {}
+    if unknown := sorted(set(accepted) - {*AMBER, "unread"}):
+        raise PackError(f"`accept_status` takes {', '.join(AMBER)}, not {unknown[0]!r}")
+    items = tuple(
+        _answer(item, declared, context, audited, today, accepted, retained=until is not None) for item in pack.items
+    )
+    notes = (*_age(pack, audited, today), *_acceptances(accepted, items))
+    return Rendering(pack=pack, report=report, items=items, certificate=certificate, today=today, notes=notes)
+
+
+def _answer(
+    item: Clause,
+    declared: Mapping[str, Fact],
+    context: Context,
+    audited: datetime.date | None,
+    today: datetime.date,
+    accepted: Mapping[str, str],
+    *,
+    retained: bool,
+) -> Answered:
+    tables: Sequence[PackTable] = ()
+    gaps = []
+    if item.table is not None:
+        try:
+            tables = build(item.table, replace(context, options=item.options, thresholds=item.thresholds))
+        except NotAnsweredError as reason:
+            gaps.append(str(reason))
+    needed = [replace(declared[key], required=declared[key].needed(context.facts)) for key in item.facts]
+    stated = [(fact, context.facts.get(fact.key)) for fact in needed]
+    gaps += [f"not stated: {fact.title}" for fact, value in stated if value is None and fact.required]
+    gaps += [f"stated as not so: {fact.title}" for fact, value in stated if fact.must_hold and value is False]
+    asks = item.table is not None or bool(item.facts)
+    flags = flags_of(
+        item.validity, item.clause, asks=asks, audited=audited, today=today, retained=retained, accepted=accepted
+    )
+    return Answered(
+        item=item,
+        tables=tuple(tables),
+        facts=tuple(stated),
+        gaps=tuple(gaps),
+        law=law_of(item, audited, today),
+        flags=tuple(flags),
+    )
+
+
+def _age(pack: LawFile, audited: datetime.date | None, today: datetime.date) -> Sequence[str]:
+    if audited is None:
+        return ("Nobody has signed these numbers.",)
+    limit = pack.age_limit
+    if limit is None or today <= _years_later(audited, limit.years):
+        return ()
+    years = "a year" if limit.years == 1 else f"{limit.years} years"
+    return (f"The audit is of {audited}, more than {years} ago: {limit.clause} lets the tool be used no longer.",)
+
+
+def _years_later(day: datetime.date, years: int) -> datetime.date:
+    """Return the same date, years later: of 29 February the 28th."""
+    try:
+        return day.replace(year=day.year + years)
+    except ValueError:
+        return day.replace(year=day.year + years, day=28)
+
+
+def _acceptances(accepted: Mapping[str, str], items: Sequence[Answered]) -> Sequence[str]:
+    """Say who accepted what of the clauses' state, where something was to be accepted."""
+    flags = [flag for one in items for flag in one.flags if flag.accepted]
+    said = []
+    amber = sum(flag.severity == "amber" for flag in flags)
+    states = ",".join(sorted(set(accepted) - {"unread"}))
+    if amber:
+        said.append(f"Accepted although {states}: {amber} clauses that do not apply yet.")
+    grey = sum(flag.severity == "grey" for flag in flags)
+    if grey:
+        said.append(f"Accepted by {accepted['unread']}: {grey} clauses that were not compared with the official text.")
+    return said
+
+
+# The format of packs: TOML in, tables and gaps out.
+
+
+class Toml(PackFormat):
+    """Packs as TOML, as `fairkit_laws.files` reads and `fairkit_laws.files` fills them."""
+
+    name = "toml"
+
+    @classmethod
+    def read(cls, name: str, text: str) -> PackFile:
+        """Read a pack; see `fairkit_laws.files.read_pack`."""
+        return read_pack(name, text)
+
+    @classmethod
+    def read_facts(cls, pack: PackFile, record: Mapping[str, Any]) -> dict[str, str | bool]:
+        """Check facts; see `fairkit_laws.files.read_facts`."""
+        return read_facts(pack, record)
+
+    @classmethod
+    def render(
+        cls,
+        pack: PackFile,
+        report: Report,
+        facts: Mapping[str, str | bool],
+        certificate: Mapping[str, Any],
+        *,
+        today: datetime.date,
+        accepted: Mapping[str, str] | None = None,
+        watch: Mapping[str, Any] | None = None,
+    ) -> Rendering:
+        """Fill a pack; see `fairkit_laws.files.render`."""
+        return render(_law(pack), report, facts, certificate, today=today, accepted=accepted, watch=watch)
+
+    @classmethod
+    def clauses(cls, pack: PackFile, today: datetime.date) -> list[dict[str, Any]]:
+        """Return a record of each clause; see `fairkit_laws.clauses.clause_record`."""
+        law = _law(pack)
+        return [clause_record(item, today, retained=law.kept_until is not None) for item in law.items]
+
+
+def _law(pack: PackFile) -> LawFile:
+    """Return a pack that `read` made."""
+    if not isinstance(pack, LawFile):
+        raise TypeError(f"{pack.name!r} was not read by this format")
+    return pack

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
+from fairkit.errors import MissingExtraError
 from fairkit.packs import Cell, Column, Kind, PackTable
-from fairkit_laws.context import Context, NotAnsweredError, Selected
-from fairkit_laws.numbers import deviations, exact_tests, more_selections, ratio, ratio_interval
+
+if TYPE_CHECKING:
+    from fairkit.results.findings import Finding, GroupValue
+    from fairkit.results.report import Report
+
 
 SMALL_SHARE = 0.02
 """A category with less than this share of the data may be left out under 6 RCNY 5-301(d).
@@ -321,3 +328,155 @@ def within_bands(context: Context) -> list[PackTable]:
         Column("from", "number"), Column("to", "number"),
     )  # fmt: skip
     return [PackTable(title="Inside bands, pooled", columns=columns, rows=tuple(rows))]
+
+
+# What a pack's tables are made from, and what they are: rows, with a kind for each column.
+
+
+class NotAnsweredError(Exception):
+    """What a table would need is not in the audit; the message is the reason, for the page's gap."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """An audit, what a person stated, and what an item tells its table.
+
+    `thresholds` are the numbers that the clause names, by its words. `certificate` has sha256, audited_at, keyids,
+    mitigation and settings; it is empty for an audit that nobody signed. `watch` is a look at the decisions since.
+    """
+
+    report: Report
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+    certificate: Mapping[str, Any] = field(default_factory=dict)
+    watch: Mapping[str, Any] | None = None
+
+    @property
+    def probable(self) -> tuple[str, ...]:
+        """The sensitive columns of which only probabilities of the groups are known."""
+        named = {str(f.sensitive) for f in self.report.findings if "probabilities" in f.parameters}
+        settings = self.certificate.get("settings")
+        data = settings.get("data") if isinstance(settings, Mapping) else None
+        listed = data.get("sensitive_probability") if isinstance(data, Mapping) else None
+        return tuple(sorted(named | {str(text).partition("=")[0] for text in listed or ()}))
+
+    @property
+    def classes(self) -> tuple[str | None, ...]:
+        """The classes into which a model puts people; None alone where it decides yes or no."""
+        found = {str(f.parameters["class"]): None for f in self.report.findings if "class" in f.parameters}
+        return tuple(found) or (None,)
+
+    def between(self, metric: str, sensitive: str, label: str | None = None) -> Finding | None:
+        """Return the finding between all groups of a sensitive column, of a class; None where there is none."""
+        found = [
+            f
+            for f in self.report.findings
+            if f.metric == metric and f.sensitive == sensitive and f.plain and _class_of(f) == label
+        ]
+        return found[0] if found else None
+
+    def selected(self, sensitive: str, label: str | None = None) -> Sequence[Selected]:
+        """Return the groups of a sensitive column with their counts: of the selected, or of those put into a class."""
+        if self.report.data.weights is not None:
+            raise NotAnsweredError("the rows have weights, and the law asks for counts of people")
+        finding = self.between("selection_rate_difference", sensitive, label)
+        if finding is None or not finding.groups:
+            raise NotAnsweredError(f"no selection rates of {sensitive} were measured")
+        return [Selected.of(group) for group in finding.groups]
+
+
+def _class_of(finding: Finding) -> str | None:
+    return str(finding.parameters["class"]) if "class" in finding.parameters else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selected:
+    """A group: its rows, how many of them were selected, and the rate with its interval."""
+
+    group: str
+    rows: int
+    count: int
+    rate: float
+    interval: tuple[float, float] | None
+
+    @classmethod
+    def of(cls, group: GroupValue) -> Selected:
+        """Read a group of a finding."""
+        rate = 0.0 if group.value is None else group.value
+        count = round(rate * group.rows)
+        if group.value is None or abs(rate * group.rows - count) > 1e-6:
+            raise NotAnsweredError(f"the decisions on group {group.group} are not of whole people")
+        return cls(group=group.group, rows=group.rows, count=count, rate=rate, interval=group.interval)
+
+
+# Numbers that the laws and the courts use, from counts: impact ratios, exact tests, standard deviations.
+
+
+MOST_BOSCHLOO = 250_000
+"""Boschloo's test is computed up to so many tables of two groups (their rows multiplied); it takes long for more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """A group against the reference."""
+
+    ratio: float | None  # rate over the reference's rate; None where that is 0
+    interval: tuple[float, float] | None  # of the ratio, at the report's confidence; None where a group has no interval
+    fisher: float  # two-sided p-values; `boschloo` is None for large groups
+    boschloo: float | None  # two-sided p-values; `boschloo` is None for large groups
+    deviations: float | None
+    more: int  # how many more selections of the group would lift the ratio to four fifths, the others kept
+
+
+def ratio(rate: float, reference: float) -> float | None:
+    """Return a rate over another; None where that is 0."""
+    return None if reference == 0 else rate / reference
+
+
+def ratio_interval(
+    numerator: tuple[float, tuple[float, float] | None], denominator: tuple[float, tuple[float, float] | None]
+) -> tuple[float, float] | None:
+    """Return the interval of a ratio of two independent rates, each with its own (Donner & Zou 2012)."""
+    import numpy as np
+
+    from fairkit.intervals import ratio_limits
+
+    if numerator[1] is None or denominator[1] is None or denominator[0] == 0:
+        return None
+    low, high = np.array([numerator[1][0], denominator[1][0]]), np.array([numerator[1][1], denominator[1][1]])
+    place = (np.array([0], dtype=np.intp), np.array([1], dtype=np.intp))
+    down, up = ratio_limits(np.array([numerator[0], denominator[0]]), lambda _: (low, high), 0.0, *place)
+    return float(down[0]), float(up[0])
+
+
+def deviations(selected: int, rows: int, other_selected: int, other_rows: int) -> float | None:
+    """Return the difference of two shares in standard deviations of the pooled two-sample binomial.
+
+    (p₁ - p₂) / sqrt(p (1 - p) (1/n₁ + 1/n₂)), as enforcement agencies compute it. The cases on two or three standard
+    deviations, Castaneda v. Partida, 430 U.S. 482, and Hazelwood School District v. United States, 433 U.S. 299 (both
+    1977), are about one sample against a known share of the population.
+    """
+    pooled = (selected + other_selected) / (rows + other_rows)
+    variance = pooled * (1 - pooled) * (1 / rows + 1 / other_rows)
+    return None if variance == 0 else (selected / rows - other_selected / other_rows) / math.sqrt(variance)
+
+
+def more_selections(selected: int, rows: int, reference: float, share: float = 0.8) -> int:
+    """Return how many more selections lift a group's rate to a share of the reference's rate; 0 where it is there."""
+    return max(math.ceil(share * reference * rows - selected - 1e-9), 0)
+
+
+def exact_tests(selected: int, rows: int, other_selected: int, other_rows: int) -> tuple[float, float | None]:
+    """Return the two-sided p-values of Fisher's and of Boschloo's exact test of equal rates.
+
+    Fisher's adds up all tables that are no likelier; Boschloo's is twice the smaller one-sided value.
+    """
+    try:
+        from scipy.stats import boschloo_exact, fisher_exact
+    except ImportError as error:
+        raise MissingExtraError("scipy", "packs") from error
+    counts = [[selected, other_selected], [rows - selected, other_rows - other_selected]]
+    fisher = float(fisher_exact(counts)[1])
+    small = rows * other_rows <= MOST_BOSCHLOO and 0 < selected + other_selected < rows + other_rows
+    return fisher, float(boschloo_exact(counts).pvalue) if small else None

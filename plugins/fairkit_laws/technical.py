@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fairkit.packs import Cell, Column, PackTable
-from fairkit_laws.context import Context, NotAnsweredError
+from fairkit_laws.impact import Context, NotAnsweredError
 
 if TYPE_CHECKING:
     from fairkit.results.findings import Finding

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import fairkit
 from fairkit.errors import ParameterError
-from fairkit.models.sources import ModelSource
+from fairkit.models.scorer import ModelSource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

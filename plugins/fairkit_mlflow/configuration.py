@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,8 +15,10 @@ from fairkit.settings import AuditSettings, ModelOptions
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
+    from fairkit.results.findings import Finding
     from fairkit.results.report import Report
     from fairkit.results.rules import Rule
+
 
 _TASKS = {"classifier": None, "regressor": "regression"}
 _LISTS = ("sensitive", "features", "drop", "reference", "within", "cluster")
@@ -117,7 +121,7 @@ class EvaluatorConfig:
             raise ParameterError(
                 "key= signs what is found about a file: log the model with mlflow.onnx, or leave key= out"
             )
-        from fairkit_registry.evidence.certifying import certify
+        from fairkit_registry.evidence.recompute import certify
         from fairkit_registry.evidence.settings import SignedSettings
         from fairkit_registry.evidence.signers import load_secret, written_passphrase
 
@@ -144,3 +148,41 @@ def _kind(values: Any, task: Any) -> str:
     return (
         "score" if getattr(values.dtype, "kind", "O") == "f" and not set(values.unique()) <= {0.0, 1.0} else "decision"
     )
+
+
+# Findings as the metrics of a tracker: one number under one name.
+
+
+PREFIX = "fairkit"
+_ODD = re.compile(r"[^A-Za-z0-9_\-. :/]")
+VERDICTS = {"pass": 1.0, "inconclusive": 0.0, "fail": -1.0}
+
+
+def name_of(finding: Finding) -> str:
+    """Return a metric's name: ``fairkit/demographic_parity_difference/sex``; what trackers do not take is a ``_``."""
+    parts = [PREFIX, finding.metric, *([finding.place] if finding.place else [])]
+    parts += [f"{key} {finding.parameters[key]}" for key in ("class", "epsilon") if key in finding.parameters]
+    return "/".join(_ODD.sub("_", part.replace("/", "_").replace("+", " and ")) for part in parts)
+
+
+def numbers_of(report: Report, *, everything: bool = False) -> dict[str, float]:
+    """Return a report's numbers by name.
+
+    Each number has its interval under ``.../low`` and ``.../high``, and what the policy limits also ``.../max`` or
+    ``.../min`` and ``.../verdict`` (1 pass, 0 inconclusive, -1 fail); ``fairkit/verdict`` is that of all rules.
+    """
+    from fairkit.reading import disparities, performance, rule_for
+
+    chosen = report.findings if everything else [*performance(report), *disparities(report)]
+    numbers: dict[str, float] = {}
+    for finding in chosen:
+        name, pair = name_of(finding), finding.interval or (None, None)
+        values = {name: finding.value, f"{name}/low": pair[0], f"{name}/high": pair[1]}
+        rule = rule_for(report, finding)
+        if rule is not None:
+            values[f"{name}/{rule.rule.side}"] = rule.limit
+            values[f"{name}/verdict"] = VERDICTS[rule.verdict]
+        numbers |= {key: float(value) for key, value in values.items() if value is not None and math.isfinite(value)}
+    if report.verdict is not None:
+        numbers[f"{PREFIX}/verdict"] = VERDICTS[report.verdict]
+    return numbers

@@ -13,8 +13,7 @@ from mlflow.models.evaluation.artifacts import JsonEvaluationArtifact
 from mlflow.models.evaluation.base import EvaluationResult, ModelEvaluator
 
 from fairkit.errors import ModelError
-from fairkit_mlflow.configuration import EvaluatorConfig, has_sensitive
-from fairkit_mlflow.numbers import numbers_of
+from fairkit_mlflow.configuration import EvaluatorConfig, has_sensitive, numbers_of
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
@@ -71,7 +70,7 @@ class FairkitEvaluator(ModelEvaluator):  # type: ignore[misc]  # MLflow has no t
 
 def subject_of(model: Any, model_id: str | None, folder: Path) -> Any:
     """Return the ONNX file that a model was logged as; None where it was logged otherwise, or there is none."""
-    from fairkit_onnx.model import OnnxModel
+    from fairkit_onnx.file import OnnxModel
 
     about: Any = getattr(model, "metadata", None)
     flavor = None if about is None else (about.flavors or {}).get("onnx")

@@ -12,16 +12,16 @@ from fairkit.hookspecs import hookimpl
 
 if TYPE_CHECKING:
     from fairkit.mitigators import Mitigator
-    from fairkit_sensei.arrays import fit_network
+    from fairkit_sensei.fitting import fit_network
+    from fairkit_sensei.metric import swap_words
     from fairkit_sensei.plugin import SenSeI
-    from fairkit_sensei.text import swap_words
 
 __all__ = ["SenSeI", "fit_network", "swap_words"]
 
 # quicker, not different: what is checked does not need a network that has learned all it can
 FAIRKIT_CHECK_SETTINGS = {"epochs": 2, "hidden": [16]}
 
-_HOMES = {"SenSeI": "plugin", "fit_network": "arrays", "swap_words": "text"}
+_HOMES = {"SenSeI": "plugin", "fit_network": "fitting", "swap_words": "metric"}
 
 
 def __getattr__(name: str) -> Any:

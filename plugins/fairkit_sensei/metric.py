@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -12,8 +14,9 @@ from fairkit.errors import DataError, ParameterError, did_you_mean
 from fairkit_similarity import learn
 from fairkit_similarity.encode import Encoder as MetricEncoder
 from fairkit_similarity.metric import FairMetric
+from fairkit_similarity.networks import DenseNetwork, ModuleNetwork, as_matrix, dense_layers
+from fairkit_similarity.outside import read_given
 from fairkit_similarity.training import feature_columns, graph_encoder, named_directions, sensitive_columns
-from fairkit_similarity.versions import read_given
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     from fairkit_onnx.write.encode import Encoder
     from fairkit_sensei.counterfactuals import Flip
     from fairkit_similarity.encode import Floats
+    from fairkit_similarity.networks import Network
+
 
 KINDS = ("subspace", "face", "explore")
 
@@ -125,3 +130,183 @@ def shared_features(metric: FairMetric, table: Table) -> tuple[Encoder, Floats]:
     chosen = [by_name[name] for name in table.features]
     places = [metric.encoder.places([name]) for name in table.features]
     return graph_encoder(chosen), metric.matrix[np.concatenate(places)]
+
+
+# Gradient steps on a network's parameters, from the gradient in its outputs.
+
+
+Tensor = Any
+
+
+class Stepper(Protocol):
+    """A network that learns: outputs with gradients in, changed parameters out."""
+
+    network: Network
+
+    def outputs(self, x: Tensor) -> Tensor:
+        """Return the outputs (n, K) of a training step; `step` follows."""
+
+    def step(self, up: Tensor) -> None:
+        """Descend along the gradient of <up, outputs> in the parameters."""
+
+    def state(self) -> Tensor:
+        """Return a copy of the parameters."""
+
+    def restore(self, state: Tensor) -> None:
+        """Put a copy back."""
+
+
+class DenseStepper:
+    """A fully connected network whose parameters lie in one vector: one gradient, one Adam step, few calls.
+
+    The module's own parameters become views of that vector, so that the module always is the network.
+    """
+
+    def __init__(self, module: Any, rate: float, decay: float) -> None:
+        import torch
+
+        layers = dense_layers(module)
+        assert layers is not None  # noqa: S101 -- the caller asked `stepper`
+        sizes = [part.numel() for weight, bias, _ in layers for part in (weight, bias)]
+        self.theta = torch.cat([part.reshape(-1) for w, b, _ in layers for part in (w, b)]).clone()
+        self.theta.grad = torch.zeros_like(self.theta)
+        shapes = [part.shape for weight, bias, _ in layers for part in (weight, bias)]
+        views, slopes = (
+            [piece.view(shape) for piece, shape in zip(torch.split(flat, sizes), shapes, strict=True)]
+            for flat in (self.theta, self.theta.grad)
+        )
+        linear = [part for part in module.modules() if isinstance(part, torch.nn.Linear)]
+        for place, part in enumerate(linear):
+            part.weight.data, part.bias.data = views[2 * place], views[2 * place + 1]
+        self.network = DenseNetwork([(views[2 * i], views[2 * i + 1], layer[2]) for i, layer in enumerate(layers)])
+        self.slopes = [(slopes[2 * i], slopes[2 * i + 1]) for i in range(len(layers))]
+        self.optimizer = torch.optim.AdamW([self.theta], lr=rate, weight_decay=decay, fused=True)
+
+    def outputs(self, x: Tensor) -> Tensor:
+        """See `Stepper`."""
+        self._x = x
+        outputs, self._saved = self.network.tail(self.network.root(x))
+        return outputs
+
+    def step(self, up: Tensor) -> None:
+        """See `Stepper`."""
+        self.network.parameter_slopes(self._x, self._saved, up, self.slopes)
+        self.optimizer.step()
+
+    def state(self) -> Tensor:
+        """See `Stepper`."""
+        return self.theta.clone()
+
+    def restore(self, state: Tensor) -> None:
+        """See `Stepper`."""
+        self.theta.copy_(state)
+
+
+class ModuleStepper:
+    """Any module, by automatic differentiation."""
+
+    def __init__(self, module: Any, rate: float, decay: float) -> None:
+        import torch
+
+        self.module, self.network = module, ModuleNetwork(module)
+        self.optimizer = torch.optim.AdamW(
+            [part for part in module.parameters() if part.requires_grad], lr=rate, weight_decay=decay
+        )
+
+    def outputs(self, x: Tensor) -> Tensor:
+        """See `Stepper`."""
+        import torch
+
+        self.module.train()
+        with torch.enable_grad():
+            self._outputs = as_matrix(self.module(x))
+        self.module.eval()
+        return self._outputs.detach()
+
+    def step(self, up: Tensor) -> None:
+        """See `Stepper`."""
+        self.optimizer.zero_grad(set_to_none=True)
+        self._outputs.backward(up)
+        self.optimizer.step()
+
+    def state(self) -> dict[str, Tensor]:
+        """See `Stepper`."""
+        return {name: value.clone() for name, value in self.module.state_dict().items()}
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """See `Stepper`."""
+        self.module.load_state_dict(state)
+
+
+def stepper(module: Any, rate: float, decay: float) -> DenseStepper | ModuleStepper:
+    """Choose by the module: fully connected networks whose layers are all trained, or any other."""
+    layers = dense_layers(module)
+    learns = all(part.requires_grad for part in module.parameters())
+    return ModuleStepper(module, rate, decay) if layers is None or not learns else DenseStepper(module, rate, decay)
+
+
+# Counterfactual sentences: words that should not matter are swapped for each other.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SwappedSentences:
+    """Other versions of sentences."""
+
+    sentences: tuple[str, ...]  # the versions that differ from the sentence they were made from
+    source: NDArray[np.int64]  # shape (p,): the sentence that each was made from
+    count: int  # how many sentences were given
+
+    def groups(self) -> NDArray[np.int64]:
+        """Group the given sentences followed by `sentences`: versions of one sentence bear its number (FACE)."""
+        return np.concatenate([np.arange(self.count), self.source])
+
+
+def swap_words(sentences: Sequence[str], words: Sequence[Sequence[str]]) -> SwappedSentences:
+    """Make the counterfactual versions of sentences (Garg et al. 2019; SenSeI, appendix B).
+
+    Version k of a sentence has every listed word replaced by the k-th next of its list, all at once: with
+    ``[("he", "she"), ("his", "her")]`` "He lost his key" becomes "She lost her key". Whole words are replaced,
+    whatever their case, which is kept. A sentence without a listed word has no other version.
+
+    Examples
+    --------
+    >>> swap_words(["Some people are gay", "Tea?"], [("gay", "straight")]).sentences
+    ('Some people are straight',)
+    """
+    lists = [[word.casefold() for word in one] for one in words]
+    listed = [word for one in lists for word in one]
+    lengths = {len(one) for one in lists}
+    if len(lengths) != 1 or min(lengths) < 2:
+        raise ParameterError(
+            "words must be lists of at least two words, all of one length, as in [('he', 'she'), ('his', 'her')]"
+        )
+    twice = {word for word in listed if listed.count(word) > 1}
+    if twice or "" in listed:
+        raise ParameterError(
+            f"the word {min(twice | {''} & set(listed))!r} is listed twice or empty: what should it become?"
+        )
+    places = {word: (one, place) for one in lists for place, word in enumerate(one)}
+    pattern = re.compile(
+        r"(?<!\w)(?:" + "|".join(map(re.escape, sorted(listed, key=len, reverse=True))) + r")(?!\w)", re.IGNORECASE
+    )
+    made: list[str] = []
+    source: list[int] = []
+    for number, sentence in enumerate(sentences):
+        for shift in range(1, len(lists[0])):
+
+            def other(match: re.Match[str], shift: int = shift) -> str:
+                one, place = places[match.group().casefold()]
+                return _cased(one[(place + shift) % len(one)], match.group())
+
+            version = pattern.sub(other, sentence)
+            if version != sentence:
+                made.append(version)
+                source.append(number)
+    return SwappedSentences(sentences=tuple(made), source=np.array(source, dtype=np.int64), count=len(sentences))
+
+
+def _cased(word: str, like: str) -> str:
+    """Write a word as another is written: lower, Capitalised, or UPPER (one letter counts as capitalised)."""
+    if like.isupper() and len(like) > 1:
+        return word.upper()
+    return word[:1].upper() + word[1:] if like[:1].isupper() else word

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fairkit.errors import ParameterError
 from fairkit.mitigators import Capability, FittedModel, Mitigator, Run, Table
-from fairkit.parameters.declare import parameter
-from fairkit_similarity.subspace import directions_parameter, strength_parameter
+from fairkit.parameters import parameter
+from fairkit_similarity.metric import directions_parameter, strength_parameter
 from fairkit_similarity.training import refuse_directions
 
 if TYPE_CHECKING:
-    from fairkit_onnx.model import OnnxModel
+    from fairkit_onnx.file import OnnxModel
     from fairkit_similarity.metric import FairMetric
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,14 +11,11 @@ import numpy as np
 
 from fairkit.errors import DataError, ParameterError
 from fairkit.progress import no_progress
-from fairkit_repair.learners.networks import device_for, one_pool
-from fairkit_sensei.batches import BalancedBatches
-from fairkit_sensei.losses import LossReward, loss_for
-from fairkit_sensei.records import SenSeIRows, SenSeISettings, Trained
-from fairkit_sensei.steps import stepper
+from fairkit_repair.learners import device_for, one_pool
+from fairkit_sensei.frontier import SenSeIRows, SenSeISettings, Trained
+from fairkit_sensei.metric import stepper
 from fairkit_similarity.ascent import Disparity, Frame, Origin, output_directions, worst_case
-from fairkit_similarity.networks import check_module
-from fairkit_similarity.outputs import squared_difference
+from fairkit_similarity.networks import check_module, squared_difference
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,7 +23,8 @@ if TYPE_CHECKING:
     from fairkit.progress import Progress
     from fairkit_sensei.counterfactuals import Counterfactuals
     from fairkit_similarity.ascent import AscentResult, Reward
-    from fairkit_similarity.geometry import Geometry
+    from fairkit_similarity.metric import Geometry
+
 
 Tensor = Any
 
@@ -297,3 +296,115 @@ def _balanced(rows: SenSeIRows, part: slice, regression: bool) -> NDArray[np.flo
         codes = rows.target[part].astype(np.int64)
         weights /= np.maximum(np.bincount(codes, weights)[codes], 1e-300)
     return np.asarray(weights / weights.sum(), dtype=np.float32)
+
+
+# Mini-batches in which every class has the same number of rows.
+
+
+class BalancedBatches:
+    """Draws epochs of mini-batches.
+
+    An epoch has as many batches as the rows fill. Within a class the rows come in random order, each once before
+    any comes twice; with weights they are drawn in proportion to them.
+    """
+
+    def __init__(
+        self,
+        classes: NDArray[np.int64],
+        size: int,
+        rng: np.random.Generator,
+        weights: NDArray[np.float64] | None = None,
+    ) -> None:
+        present = np.unique(classes)
+        if size < len(present):
+            raise ParameterError(
+                f"a batch of {size} rows cannot hold {len(present)} classes; give batch={len(present)} or more"
+            )
+        self.size = min(size, len(classes)) if len(classes) >= len(present) else size
+        self.count = max(1, len(classes) // self.size)
+        self.rng = rng
+        share = np.full(len(present), self.size // len(present))
+        share[: self.size % len(present)] += 1
+        self._parts = [_Part(np.flatnonzero(classes == one), weights) for one in present]
+        self._share = share.tolist()
+
+    def epoch(self) -> Iterator[NDArray[np.int64]]:
+        """Return the row numbers of every batch of one epoch, shape (size,) each."""
+        columns: list[Any] = [
+            part.draw(self.rng, self.count * share).reshape(self.count, share)
+            for part, share in zip(self._parts, self._share, strict=True)
+        ]
+        yield from np.concatenate(columns, axis=1)
+
+
+class _Part:
+    """The rows of one class."""
+
+    def __init__(self, rows: NDArray[np.int64], weights: NDArray[np.float64] | None) -> None:
+        self.rows = rows
+        own = None if weights is None else weights[rows]
+        self.chance = None if own is None or own.sum() == 0 else np.cumsum(own) / own.sum()
+
+    def draw(self, rng: np.random.Generator, count: int) -> NDArray[np.int64]:
+        if self.chance is not None:
+            places = np.searchsorted(self.chance, rng.random(count), side="right")
+            return self.rows[np.minimum(places, len(self.rows) - 1)]
+        rounds = -(-count // len(self.rows))
+        return np.concatenate([rng.permutation(self.rows) for _ in range(rounds)])[:count]
+
+
+# Losses of a network's outputs with their gradients, for one logit, several logits, and numbers.
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A loss ℓ(y, outputs), row by row."""
+
+    name: str  # `cross_entropy` (K logits), `logistic` (one logit) or `squared`
+    evaluate: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+
+    def __call__(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the loss and its gradient."""
+        return self.evaluate(outputs, target)
+
+
+def loss_for(outputs: int, *, regression: bool) -> Loss:
+    """Choose the loss by the number of outputs."""
+    if regression:
+        return Loss("squared", _squared)
+    return Loss("logistic", _logistic) if outputs == 1 else Loss("cross_entropy", _cross_entropy)
+
+
+class LossReward:
+    """The loss at x' as what the search makes large (SenSR); see `fairkit_similarity.ascent.Reward`."""
+
+    def __init__(self, loss: Loss, target: Tensor) -> None:
+        self.loss, self.target = loss, target
+
+    def __call__(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the loss and its gradient."""
+        return self.loss(outputs, self.target)
+
+    def toward(self, outputs: Tensor) -> Tensor:
+        """Set out where the loss grows."""
+        return self.loss(outputs, self.target)[1]
+
+
+def _cross_entropy(outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    logs = outputs.log_softmax(dim=1)
+    place = target.unsqueeze(1)
+    slope = logs.exp()
+    slope.scatter_add_(1, place, slope.new_full(place.shape, -1.0))
+    return -logs.gather(1, place).squeeze(1), slope
+
+
+def _logistic(outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    import torch
+
+    logit, yes = outputs.squeeze(1), target.to(outputs.dtype)
+    return torch.nn.functional.softplus(logit) - yes * logit, (logit.sigmoid() - yes).unsqueeze(1)
+
+
+def _squared(outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    gap = outputs - target.unsqueeze(1)
+    return gap.square().mean(dim=1), gap * (2.0 / gap.shape[1])

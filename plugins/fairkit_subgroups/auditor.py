@@ -12,12 +12,12 @@ from fairkit_subgroups.searching.measures import MEASURES
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from fairkit.data.batch import Batch
+    from fairkit.data.arrow_types import Batch
     from fairkit.data.task import Task
     from fairkit.metrics import Metric
     from fairkit.models.scorer import Predictions
     from fairkit.results.findings import Finding
-    from fairkit_subgroups.searched import Searched
+    from fairkit_subgroups.findings import Searched
     from fairkit_subgroups.searching.tables import Totals
 
 
@@ -68,8 +68,8 @@ class SubgroupAuditor(Auditor):
 
     def begin(self, context: AuditContext) -> None:
         """Look at the columns, once, without the model: the groups are fixed before any outcome is seen."""
+        from fairkit_subgroups.findings import search_for
         from fairkit_subgroups.parameters import require
-        from fairkit_subgroups.searched import search_for
 
         chosen = self.parameters
         require(chosen.within, context.dataset.columns, "within", context.dataset.name)

@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fairkit.results.conditions import in_words
-from fairkit.results.findings import Finding
-from fairkit.results.values import GroupValue
+import numpy as np
+
+from fairkit.auditing.measure import views
+from fairkit.errors import DataError, ModelError
+from fairkit.results.findings import Finding, GroupValue, in_words
 from fairkit_subgroups.parameters import DIFFERENCE, GAP, SINGLE
-from fairkit_subgroups.searching.cells import too_long
-from fairkit_subgroups.statement import Ends, Statement
+from fairkit_subgroups.searching.cells import ColumnCells, Family, make_cells, tally, too_long
+from fairkit_subgroups.searching.local_search import (
+    Bounds,
+    Group,
+    People,
+    RankedGroup,
+    Search,
+    Size,
+    Surest,
+    covers,
+    worst,
+)
+from fairkit_subgroups.searching.measures import RESIDUAL, SOFT, STATES, Measure, values_of, width_of
+from fairkit_subgroups.searching.tables import RowSample, Totals, count, hashes
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
     from fairkit.auditors import AuditContext
-    from fairkit.results.values import Interval
+    from fairkit.data.arrow_types import Batch
+    from fairkit.models.scorer import Predictions
+    from fairkit.results.findings import Interval
+    from fairkit.statistics import Rows
     from fairkit_subgroups.parameters import Parameters
-    from fairkit_subgroups.searched import Searched
-    from fairkit_subgroups.searching.measures import Measure
-    from fairkit_subgroups.searching.search import Group, RankedGroup
-    from fairkit_subgroups.searching.tables import Totals
 
 
 @dataclass(frozen=True)
@@ -143,7 +161,6 @@ def _of_metric(facts: SharedFacts, measure: Measure, ends: Ends, listed: list[Ra
 
 
 def _statements(statement: Statement) -> int:
-    from fairkit_subgroups.statement import TESTED
 
     return TESTED * len(statement.searches) if statement.chosen.validate == "half" else statement.groups
 
@@ -210,3 +227,299 @@ def _single(facts: SharedFacts, measure: Measure, ranked: RankedGroup, rank: int
         evidence=evidence,
         inconclusive=f"it is one of many groups: a rule on {DIFFERENCE} is about all of them",
     )
+
+
+# What one audit can say: for every metric the surest difference, the bound for all groups, and the list.
+
+
+SHARES = (0.01, 0.02, 0.05, 0.1, 0.2)
+"""Where the curve of the certificate is shown, besides the least share."""
+
+TESTED = 10
+"""How many groups are tested on the other half."""
+
+
+class Ends(NamedTuple):
+    """What holds for all groups at once: the surest difference, and by share the largest possible one."""
+
+    surest: RankedGroup | None
+    bounds: tuple[RankedGroup | None, ...]
+
+    @property
+    def low(self) -> float:
+        """The largest difference is at least this."""
+        return 0.0 if self.surest is None else self.surest.surely
+
+    @property
+    def high(self) -> float:
+        """The largest difference is at most this."""
+        return 1.0 if not self.bounds or self.bounds[0] is None else min(self.bounds[0].at_most, 1.0)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """Searches with the totals of an audit."""
+
+    searched: Searched  # what was searched, how, and what was counted
+    chosen: Parameters  # what was searched, how, and what was counted
+    total: Totals  # what was searched, how, and what was counted
+    confidence: float  # of everything together
+
+    @property
+    def soft(self) -> bool:
+        """Whether decisions are randomized or weighted."""
+        return SOFT in self.total.tables
+
+    @functools.cached_property
+    def searches(self) -> dict[str, Search]:
+        """By metric; with halves, those of the first one."""
+        return {measure.name: self._search(measure, 0) for measure in self.searched.measures}
+
+    @property
+    def groups(self) -> int:
+        """G: how many statements hold together."""
+        return sum(search.groups for search in self.searches.values())
+
+    @functools.cached_property
+    def people(self) -> People:
+        """The rows to tell groups apart; with halves, those of the first one."""
+        halves = self.searched.halves
+        return People.of(self.total.kept, self.total.rows, range(0, self.searched.layers, halves))
+
+    @functools.cached_property
+    def shares(self) -> list[float]:
+        """Where the curve is shown."""
+        return [self.chosen.share, *(share for share in SHARES if share > self.chosen.share)]
+
+    def alpha(self, measure: Measure, confidence: float) -> float:
+        """Return α' of one group: what may go wrong, over the number of groups."""
+        wrong = 1 - confidence
+        if self.chosen.validate == "half":
+            return wrong / TESTED / len(self.searches)
+        if self.chosen.simultaneous == "bootstrap":
+            from fairkit_subgroups.searching.bootstrap import level
+
+            search = self.searches[measure.name]
+            return level(search, self._maxima[measure.name], wrong / len(self.searches))
+        return wrong / max(self.groups, 1)
+
+    def ends(self, measure: Measure, confidence: float) -> Ends:
+        """Return the ends of the simultaneous statement about all groups, at a confidence."""
+        if self.chosen.validate == "half":
+            tested = self.tested(measure, confidence)
+            size = Size(sure=True)
+            return Ends(max(tested, key=size.one, default=None), ())
+        search, alpha = self.searches[measure.name], self.alpha(measure, confidence)
+        surest, bounds = Surest(0, above=-np.inf), Bounds(self.shares, self.total.rows)
+        search.look(alpha, [surest, bounds])
+        found = surest.result(search, alpha)
+        return Ends(found[0] if found else None, tuple(bounds.result(search, alpha)))
+
+    def listed(self, measure: Measure) -> list[RankedGroup]:
+        """Return the groups to show."""
+        if self.chosen.validate == "half":
+            size = Size(sure=True, sign=measure.worse)
+            found = [one for one in self.tested(measure, self.confidence) if size.one(one) > 0]
+            return found[: self.chosen.show]
+        alpha = self.alpha(measure, self.confidence)
+        return worst(self.searches[measure.name], self.people, alpha, self.chosen.show, share=self.chosen.share)
+
+    def tested(self, measure: Measure, confidence: float) -> list[RankedGroup]:
+        """Return groups that were found in the first half, measured in the other."""
+        alpha = self.alpha(measure, confidence)
+        test = self._search(measure, 1)
+        return [test.at(group, alpha) for group in self._candidates[measure.name] if test.large(group)]
+
+    @functools.cached_property
+    def _candidates(self) -> dict[str, list[Group]]:
+        """By metric: what the first half gives to test."""
+        alpha = (1 - self.confidence) / TESTED / len(self.searches)
+        return {
+            name: [one.group for one in worst(search, self.people, alpha, TESTED, share=self.chosen.share)]
+            for name, search in self.searches.items()
+        }
+
+    @functools.cached_property
+    def _maxima(self) -> dict[str, NDArray[np.float64]]:
+        """By metric: draws of the largest standardised difference."""
+        from fairkit_subgroups.searching.bootstrap import draws
+
+        kept, seed = self.people.kept, self.searched.seed
+        return {name: draws(search, kept, seed) for name, search in self.searches.items()}
+
+    def covers(self, groups: Sequence[RankedGroup]) -> list[list[float]]:
+        """Return which part of each group is in each other one."""
+        return covers(self.searched.family, self.people, [one.group for one in groups])
+
+    def check(self) -> None:
+        """Refuse a table in which no group is large enough."""
+        for search in self.searches.values():
+            if search.groups:
+                continue
+            over = "rows" if search.measure.over == (1, 1, 1, 1) else "rows that the rate is over"
+            raise DataError(
+                f"subgroups: of {self.total.rows:,} rows no group has {self.chosen.share:.3g} of the rows and "
+                f"{search.least:.0f} {over}, inside and outside, for {search.measure.name}; add rows, lower `least` or "
+                "`share`, or search columns with fewer values"
+            )
+
+    def _search(self, measure: Measure, half: int) -> Search:
+        tables = self.total.tables[measure.statistic(self.soft)]
+        halves = self.searched.halves
+        return Search(
+            family=self.searched.family,
+            measure=measure,
+            tables=tables[half::halves],
+            weighted=self.searched.weight > 0,
+            soft=self.soft,
+            rows=self.chosen.share * self.total.rows / halves,
+            least=float(self.chosen.least),
+        )
+
+
+# What is searched: columns in cells, strata, and what each row adds to the tables.
+
+
+MOST_STRATA = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Searched:
+    """Everything that is known before a row is scored."""
+
+    family: Family  # the groups
+    strata: tuple[ColumnCells, ...]  # the columns inside whose values groups are compared, in cells
+    measures: tuple[Measure, ...]  # what is measured
+    halves: int  # 2 where half of the rows is for testing, else 1
+    weight: float  # the largest weight; 0 without weights
+    unit: float  # what a loss of 1 is in the label's unit; whether losses are squares of differences of probabilities
+    squared: bool  # what a loss of 1 is in the label's unit; whether losses are squares of differences of probabilities
+    seed: int  # of the split in halves
+    left: dict[str, str]  # why columns are not searched
+
+    @property
+    def layers(self) -> int:
+        """How many copies of the tables there are: strata, times halves."""
+        return int(np.prod([one.size for one in self.strata], dtype=np.int64)) * self.halves
+
+    def stratum(self, layer: int) -> list[dict[str, Any]]:
+        """Return the conditions that make a layer's stratum."""
+        number, found = layer // self.halves, []
+        for column in reversed(self.strata):
+            number, cell = divmod(number, column.size)
+            found.append(column.condition((cell, cell)))
+        return found[::-1]
+
+    def statistics(self, *, soft: bool) -> list[str]:
+        """Return the names of the statistics that are counted."""
+        return list(dict.fromkeys(measure.statistic(soft) for measure in self.measures))
+
+    def count(self, batch: Batch, predictions: Predictions, context: AuditContext) -> Totals:
+        """Count the rows of a batch that have a weight."""
+        if self.weight and batch.weights is not None and not bool((batch.weights > 0).all()):
+            keep = batch.weights > 0
+            batch, predictions = batch.take(keep), predictions.take(keep)
+        rows = next(iter(views(batch, predictions, context.scorer, context.dataset)))[1]
+        columns = {one.name: batch.arrow(one.name) for one in (*self.family.columns, *self.strata)}
+        codes = self.family.encode(columns)
+        keys = hashes(batch.rows, self.seed)
+        layer = np.zeros(len(batch), dtype=np.int64)
+        for column in self.strata:
+            layer = layer * column.size + column.encode(columns[column.name])
+        if self.halves == 2:
+            layer = 2 * layer + (keys & np.uint64(1)).astype(np.int64)
+        values = self.values(rows)
+        widths = {name: width_of(name, weighted=self.weight > 0) for name in values}
+        kept = RowSample(keys, codes, layer, values).smallest()
+        return Totals(count(self.family, codes, layer, values, widths, self.layers), len(batch), kept)
+
+    def values(self, rows: Rows) -> dict[str, NDArray[Any]]:
+        """Return the rows' contributions to the tables, by statistic."""
+        decision, score = rows.decision, rows.score
+        hard = decision is None or bool(((decision == 0) | (decision == 1)).all())
+        weights = None if not self.weight or rows.weights is None else rows.weights / self.weight
+        loss = None if score is None else self._loss(rows.outcome, score)
+        by_statistic = {}
+        for name in self.statistics(soft=self.weight > 0 or not hard):
+            if name in (STATES, SOFT) and decision is None:
+                raise ModelError("subgroups: the model gives no decisions; set subgroups.metrics to mean_loss")
+            if name not in (STATES, SOFT) and score is None:
+                raise ModelError(
+                    "subgroups: the model gives no scores, and mean_loss and calibration_residual are about scores; "
+                    "set subgroups.metrics to error_rate or selection_rate"
+                )
+            if name == RESIDUAL and score is not None and not bool(((score >= 0) & (score <= 1)).all()):
+                raise ModelError("subgroups: calibration_residual needs scores that are probabilities, in [0, 1]")
+            by_statistic[name] = values_of(name, rows.outcome, decision, score, loss, weights)
+        return by_statistic
+
+    def _loss(self, outcome: NDArray[np.float64], score: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return each row's loss in [0, 1]: the squared difference of a probability, the absolute one of a number."""
+        apart = np.abs(outcome - score)
+        return np.minimum(apart**2 if self.squared else apart / self.unit, 1.0)
+
+
+def search_for(
+    chosen: Parameters, names: list[str], named: bool, measures: list[Measure], context: AuditContext
+) -> Searched:
+    """Look at the columns once, without the model, and make their cells."""
+    data = context.dataset
+    wanted = [*names, *(name for name in chosen.within if name not in names)]
+    shared = context.engine.share(data.without_rows())
+    tallies = context.engine.total(tally, data.source, shared, wanted)
+    if tallies is None:
+        raise DataError(f"subgroups: no row of {data.name} has a weight above 0 in {data.roles.weights!r}")
+    edges = {
+        column: given
+        for split in data.roles.sensitive
+        for column, given in zip(split.columns, split.edges, strict=True)
+        if given is not None
+    }
+    found, left = make_cells(tallies, tallies.rows, share=chosen.share, bins=chosen.bins, edges=edges)
+    cells = [one for one in found if one.name in names and one.name not in chosen.within]
+    left = {name: reason for name, reason in left.items() if name in names and name not in chosen.within}
+    if left and (named or not cells):
+        name, reason = next(iter(left.items()))
+        more = f" ({len(left) - 1} more columns cannot be used either)" if len(left) > 1 else ""
+        raise DataError(
+            f"subgroups: column {name!r} of {data.name} can describe no group: {reason}{more}; "
+            "name other columns with subgroups.columns"
+        )
+    if not cells:
+        raise DataError("subgroups: all columns to search are in `within` too; name others with subgroups.columns")
+    searched = Searched(
+        family=Family(tuple(cells), chosen.depth),
+        strata=tuple(_strata(chosen, tallies, data.name)),
+        measures=tuple(measures),
+        halves=2 if chosen.validate == "half" else 1,
+        weight=tallies.weight,
+        unit=_unit(context),
+        squared=context.scorer.task != "regression",
+        seed=context.seed,
+        left=left,
+    )
+    sums = sum(width_of(s, weighted=searched.weight > 0) for s in searched.statistics(soft=searched.weight > 0))
+    searched.family.check_size(sums, searched.layers)
+    return searched
+
+
+def _strata(chosen: Parameters, tallies: Any, table: str) -> list[ColumnCells]:
+    some = type(tallies)({name: tallies.columns[name] for name in chosen.within}, tallies.rows)
+    made, left = make_cells(some, tallies.rows, share=0.0, bins=MOST_STRATA, edges={})
+    for name, reason in left.items():
+        raise DataError(f"subgroups.within: column {name!r} of {table} makes no strata: {reason}")
+    for one in made:
+        many = len(getattr(tallies.columns[one.name], "values", ())) > one.plain
+        if many or one.size > MOST_STRATA:
+            raise DataError(
+                f"subgroups.within: column {one.name!r} of {table} has more than {MOST_STRATA} values; "
+                "compare inside a column with fewer"
+            )
+    return made
+
+
+def _unit(context: AuditContext) -> float:
+    if context.scorer.task != "regression":
+        return 1.0
+    low, high = context.dataset.profile.label_range or (0.0, 1.0)
+    return (high - low) or 1.0

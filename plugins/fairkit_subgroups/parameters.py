@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from fairkit.errors import DataError, ParameterError, did_you_mean
-from fairkit.parameters.declare import parameter
+from fairkit.parameters import parameter
 from fairkit_subgroups.searching.measures import MEASURES
 
 if TYPE_CHECKING:

@@ -5,22 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-from fairkit.auditing.conditions import no_bounds
+from fairkit.auditing.needs import no_bounds
 from fairkit.auditors import AuditContext, Auditor
 from fairkit.data.roles import value_text
 from fairkit.errors import ParameterError, did_you_mean
 from fairkit.metrics import Headline
-from fairkit_why.parameters import Parameters, allowed_columns, conditions_of, metrics_of, players_of
+from fairkit_why.audit_rows import Parameters, allowed_columns, conditions_of, metrics_of, players_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from fairkit.data.batch import Batch
+    from fairkit.data.arrow_types import Batch
     from fairkit.data.task import Task
     from fairkit.metrics import Metric
     from fairkit.models.scorer import Predictions
     from fairkit.results.findings import Finding
-    from fairkit_why.people import Collected
+    from fairkit_why.audit_rows import Collected
 
 
 class WhyAuditor(Auditor):
@@ -84,7 +84,7 @@ class WhyAuditor(Auditor):
 
     def measure(self, batch: Batch, predictions: Predictions, context: AuditContext) -> Collected:
         """Keep the rows."""
-        from fairkit_why.people import Collected
+        from fairkit_why.audit_rows import Collected
 
         return Collected.of(batch, predictions, self.columns(context), context, conditions_of(self.parameters))
 
@@ -100,7 +100,7 @@ def of_class(context: AuditContext) -> AuditContext:
     """Return the context with the favorable class against all others, where there are several classes."""
     if context.scorer.task != "multiclass":
         return context
-    from fairkit_why.asks import OneClass
+    from fairkit_why.permutation_walks import OneClass
 
     names = [value_text(value) for value in context.scorer.classes]
     favorable = context.dataset.roles.favorable

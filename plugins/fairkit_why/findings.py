@@ -2,32 +2,47 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.results.findings import Finding
-from fairkit_watch.rate_parts import NAMES, parts_of
-from fairkit_why.comparison import FEWEST
-from fairkit_why.gaps import Why, finding_of, group_values, parameters_of
-from fairkit_why.parameters import allowed_columns, metrics_of
-from fairkit_why.parts import cells_of, design_effects, label_error
-from fairkit_why.people import People
-from fairkit_why.removal import refitted
-from fairkit_why.unexplained import Comparison, Left, unexplained
+from fairkit.data.roles import HIGHEST, LARGEST, reference_of, value_text
+from fairkit.errors import DataError, ParameterError
+from fairkit.fitted import Run
+from fairkit.results.findings import Finding, GroupValue, in_words
+from fairkit_watch.counting import NAMES, parts_of
+from fairkit_why.audit_rows import (
+    PEOPLE,
+    People,
+    allowed_columns,
+    cells_of,
+    conditions_of,
+    design_effects,
+    label_error,
+    metrics_of,
+    players_of,
+)
+from fairkit_why.chart import FEWEST, VARIANCE_ROWS, Pair
+from fairkit_why.conditional_gap import Comparison, Left, unexplained
+from fairkit_why.exact_trees import read_exact
+from fairkit_why.permutation_walks import Noise, OneClass, shares
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     from fairkit.auditors import AuditContext
-    from fairkit_why.comparison import Divided, Pair
-    from fairkit_why.gaps import Interval
-    from fairkit_why.parameters import Parameters
-    from fairkit_why.people import Collected
+    from fairkit.data.table import Table
+    from fairkit_why.audit_rows import Collected, Parameters
+    from fairkit_why.chart import Divided
+    from fairkit_why.exact_trees import ExactScore
 
     Array = NDArray[np.float64]
+    Interval = tuple[float, float]
+
 
 MOST_ROWS = 200_000
 """Rows on which nuisances are fitted: of more, so many drawn by the hash of what they hold."""
@@ -243,3 +258,256 @@ def _version(name: str, left: Left, confidence: float) -> dict[str, Any]:
         return {name: None, f"{name}_low": None, f"{name}_high": None, f"{name}_refused": left.refused}
     low, high = left.interval(confidence)
     return {name: left.value, f"{name}_low": low, f"{name}_high": high, f"{name}_refused": None}
+
+
+# After a removal: a model with the other group's values of a column, and training again without the column.
+
+
+LEARNER = "lightgbm"
+ABOUT_REMOVAL = (
+    "Trained again, with and without, by fairkit's own boosted trees on one training table: another learner, or other "
+    "training rows, may say otherwise."
+)
+AUDITED = "The training table is the audited one: on the rows of its training a model may have learned gaps by heart."
+
+
+def refitted(why: Why, pair: Pair, divided: Sequence[Divided | Finding]) -> list[Finding]:
+    """Return the gap after training again without each column that was named, or that carries the most."""
+    from fairkit_why.chart import Divided
+
+    columns = list(why.chosen.without)
+    first = next((one for one in divided if isinstance(one, Divided)), None)
+    if not columns and first is not None:
+        columns = [first.players[int(np.argmax(np.abs(first.values)))]]
+    training, audited = _training(why)
+    columns_of = dict(zip(why.names, why.players, strict=True))
+    findings = []
+    for name in columns:
+        if name not in columns_of:
+            raise ParameterError(f"why.without: {name!r} is no column of the model; it reads: {', '.join(columns_of)}")
+        findings.append(_without(why, pair, name, columns_of[name], training, (AUDITED,) * audited))
+    return findings
+
+
+def _training(why: Why) -> tuple[Table, bool]:
+    """Read the table to train on, with the roles of the audit, and tell whether it is the audited table."""
+    from fairkit.data.loading import load_data
+    from fairkit.data.table import Table
+
+    roles, columns = why.context.dataset.roles, why.context.scorer.columns
+    data = load_data(
+        str(why.chosen.refit),
+        label=roles.label,
+        favorable=roles.favorable,
+        sensitive=[split.text for split in roles.sensitive],
+        features=list(columns),
+        weights=roles.weights,
+    )
+    if roles.label is None:
+        raise DataError("why.refit: training needs the outcome column; name it with `label`")
+    several = isinstance(why.context.scorer, OneClass)
+    table = Table.from_dataset(data, "multiclass" if several else why.context.scorer.task)
+    return table, data.sha256 == why.context.dataset.sha256
+
+
+def _said(why: Why, table: Table, left_out: Sequence[str], rows: Table | None = None) -> Array:
+    """Train without some columns, and return what the model says about the audit's rows."""
+    import dataclasses
+
+    from fairkit_repair.learners import fit_learner
+
+    features = tuple(name for name in table.features if name not in left_out)
+    if not features:
+        raise ParameterError("why.without: nothing is left to train on")
+    table = table if rows is None else rows
+    columns = {name: table.columns[name] for name in features}
+    model = fit_learner(LEARNER, dataclasses.replace(table, columns=columns, features=features), Run(seed=0, threads=1))
+    said = model.predict({name: why.columns[name] for name in features})
+    if table.task == "multiclass":
+        names = [value_text(value) for value in table.classes]
+        favorable = value_text(why.context.dataset.roles.favorable)
+        return np.asarray(said.score.argmax(axis=1) == names.index(favorable), dtype=float)
+    return np.asarray(said.score if said.decision_probability is None else said.decision_probability, dtype=float)
+
+
+def _without(
+    why: Why, pair: Pair, name: str, columns: Sequence[str], training: Table, notes: tuple[str, ...]
+) -> Finding:
+    with_columns, gone = _said(why, training, ()), _said(why, training, columns)
+    changes = []
+    rng = why.context.rng("why refit")
+    for _ in range(why.chosen.refits if why.chosen.refits > 1 else 0):
+        rows = training.take(rng.integers(0, len(training), len(training)))
+        moved = _said(why, training, columns, rows) - _said(why, training, (), rows)
+        changes.append(_gap(pair, moved, 0.0)[0])
+    extra = float(np.var(changes, ddof=1)) if changes else 0.0
+    gap, means, noise = _gap(pair, gone, extra)
+    change, _, spread = _gap(pair, gone - with_columns, extra)
+
+    most = np.inf if why.context.scorer.task == "regression" else 1.0
+    gap = float(np.clip(gap, -most, most))
+    evidence: dict[str, Any] = {
+        "with": _gap(pair, with_columns, 0.0)[0],
+        "change": change,
+        "change_interval": list(spread.around(change)(why.context.confidence)),
+        **_computed(why, pair, name),
+        "training_rows": len(training),
+        "refits": why.chosen.refits,
+        "refit_deviation": extra**0.5 if changes else None,
+    }
+    compared = f"The gap of models trained with {name}: {evidence['with']:.3f}, and without: {gap:.3f}."
+    about = () if changes else ("The interval is of the rows of the audit, for this training set.",)
+    return finding_of(
+        why, pair, "gap_without", gap, parameters=parameters_of(pair, without=name), evidence=evidence,
+        groups=group_values(pair, means), notes=(compared, ABOUT_REMOVAL, *about, *notes),
+        interval_at=noise.around(gap, most),
+    )  # fmt: skip
+
+
+def _gap(pair: Pair, values: Array, extra: float) -> tuple[float, tuple[float, float], Noise]:
+    """Return the difference of both groups' means, with the variance of the training added."""
+    both = values[pair.rows[0]], values[pair.rows[1]]
+    gap, means, noise = pair.gap(both, 1.0)
+    return gap, means, Noise(noise.variance + extra, noise.degrees, noise.reach, noise.rows)
+
+
+def _computed(why: Why, pair: Pair, name: str) -> dict[str, Any]:
+    """Return the gap that this model would show with the other group's values of a column, for either group.
+
+    Each row gets the value of one random row of the other group: v(N) - v(N∖j), and v({j}) - v(∅).
+    """
+    from fairkit_why.permutation_walks import asks_of
+
+    kind = "score" if why.context.scorer.task == "regression" else "decision"
+    f = pair.each(kind)
+    assert f is not None  # noqa: S101 -- a model gives one of both
+    sizes = [min(len(rows), VARIANCE_ROWS) for rows in pair.rows]
+    every = np.concatenate([rows[:size] for rows, size in zip(pair.rows, sizes, strict=True)])
+    columns = {column: values[every] for column, values in why.columns.items()}
+    predictions = np.concatenate([f[0][: sizes[0]], f[1][: sizes[1]]])
+    asks = asks_of(why.context.scorer, kind, columns, why.players, predictions)
+    player, rng = why.names.index(name), pair.seed(why.context.scorer.info.name, f"without {name}")
+    record: dict[str, Any] = {}
+    for mine, label in ((0, "group"), (1, "reference")):
+        own = np.arange(sizes[mine]) + (0 if mine == 0 else sizes[0])
+        others = rng.integers(0, sizes[1 - mine], sizes[mine]) + (sizes[0] if mine == 0 else 0)
+        from_own = np.ones((len(own), len(why.players)), dtype=np.bool_)
+        from_own[:, player] = False
+        change = (asks.mixed(own, others, from_own) - predictions[own]) * (1.0 if mine == 0 else -1.0)
+        w = pair.weights[mine]
+        part = shares(None if w is None else w[: sizes[mine]], sizes[mine])
+        moved = float(part @ change)
+        noise = Noise(part**2 @ (change - moved)[:, None] ** 2, np.array([sizes[mine] - 1.0]), np.ones(1), pair.sizes)
+        low, high = noise.around(moved)(why.context.confidence)
+        record[f"computed_{label}"] = {"change": moved, "low": low, "high": high}
+    return record
+
+
+# One audit's gaps: the rows, the groups that are compared, and the form of a finding about two of them.
+
+
+@dataclass(frozen=True, eq=False)
+class Why:
+    """One audit's gaps."""
+
+    chosen: Parameters  # what was set, the model and the table, and all rows
+    context: AuditContext  # what was set, the model and the table, and all rows
+    people: People  # what was set, the model and the table, and all rows
+
+    @cached_property
+    def recorded(self) -> bool:
+        """Whether the predictions are columns of the table, and no model can be asked."""
+        return bool(getattr(self.context.scorer, "recorded", False))
+
+    @cached_property
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """The model's columns."""
+        return {name: self.people.column(name) for name in self.context.scorer.columns}
+
+    @cached_property
+    def players(self) -> list[tuple[str, ...]]:
+        """The columns of every player."""
+        return players_of(self.chosen, self.context.scorer.columns)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Of the players."""
+        return tuple("+".join(names) for names in self.players)
+
+    @cached_property
+    def exact(self) -> tuple[ExactScore, Any] | str:
+        """The score whose attribution is exact, and all rows as it wants them; else why there is none."""
+        score = read_exact(self.context.scorer, self.columns, self.players)
+        return score if isinstance(score, str) else (score, score.prepare(self.columns))
+
+    def pairs(self) -> list[Pair]:
+        """Return every group against its reference, by sensitive column."""
+        pairs = []
+        every = dict(self.context.dataset.profile.groups)
+        if self.chosen.people:
+            every[PEOPLE] = dict.fromkeys((in_words(conditions_of(self.chosen)), "everybody else"), 0)
+        for name, groups in every.items():
+            codes, names = self.people.groups[name], list(groups)
+            rows = [np.flatnonzero(codes == place) for place in range(len(names))]
+            there = [place for place in range(len(names)) if len(rows[place])]
+            if len(there) < 2:
+                continue
+            reference = self._reference(name, names, rows, there)
+            pairs += [
+                Pair(self.people, name, names[index], names[reference], (rows[index], rows[reference]), len(there) == 2)
+                for index in there
+                if index != reference
+            ]
+        return pairs
+
+    def _reference(self, sensitive: str, names: list[str], rows: list[NDArray[np.int64]], there: list[int]) -> int:
+        """Return the reference: the one that was named; else of two groups the lower one, of more the largest."""
+        columns = list(self.context.dataset.profile.groups)
+        stated = dict(reference_of(text, columns) for text in self.context.dataset.roles.reference).get(sensitive)
+        if sensitive == PEOPLE:
+            return 1
+        f = self.people.number("decision") if self.context.scorer.task != "regression" else None
+        f = self.people.number("score") if f is None else f
+        means = {} if f is None else {place: self._mean(f, rows[place]) for place in there}
+        if stated == LARGEST or (stated is None and (len(there) > 2 or not means)):
+            return max(there, key=lambda place: len(rows[place]))
+        if stated == HIGHEST:
+            return max(means, key=means.__getitem__)
+        if stated is None:
+            return min(means, key=means.__getitem__)
+        return names.index(stated)
+
+    def _mean(self, values: Array, rows: NDArray[np.int64]) -> float:
+        weights = self.people.weights
+        return float(shares(None if weights is None else weights[rows], len(rows)) @ values[rows])
+
+
+def parameters_of(pair: Pair, **more: Any) -> dict[str, Any]:
+    """Return the finding's parameters: of several groups, the one that is compared; and of several classes."""
+    more |= {} if pair.people.label is None else {"class": pair.people.label}
+    return more if pair.alone and pair.sensitive != PEOPLE else {**more, "group": pair.group}
+
+
+def group_values(pair: Pair, means: tuple[float, float] | None) -> tuple[GroupValue, ...]:
+    """Return both groups with their means."""
+    told = (None, None) if means is None else means
+    return tuple(
+        GroupValue(group=name, rows=len(rows), value=value)
+        for name, rows, value in zip((pair.group, pair.reference), pair.rows, told, strict=True)
+    )
+
+
+def finding_of(why: Why, pair: Pair, metric: str, value: float | None, **more: Any) -> Finding:
+    """Return a finding between a group and its reference."""
+    at: Callable[[float], Interval] | None = more.get("interval_at")
+    confidence = why.context.confidence
+    return Finding(
+        auditor="why",
+        metric=metric,
+        sensitive=pair.sensitive or None,
+        value=value,
+        interval=None if at is None or value is None else at(confidence),
+        confidence=confidence,
+        reference=pair.reference if pair.sensitive else None,
+        **more,
+    )

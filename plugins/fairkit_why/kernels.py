@@ -1,6 +1,6 @@
 """Compiled loops of the exact attribution: keys of rows in fringes, histograms, Shapley tables, projections.
 
-A key is the bits of one row in one fringe (see `fairkit_why.fringes`). Codes are whole numbers of which a test asks
+A key is the bits of one row in one fringe (see `fairkit_why.exact_trees`). Codes are whole numbers of which a test asks
 ``code <= cut``. All loops run in the order of trees and rows, so that sums have the same bytes on every machine.
 """
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 _HOMES = {
-    "AliasPolicy": "store.records",
+    "AliasPolicy": "store.index",
     "ArchiveError": "errors",
     "Certificate": "evidence.certificate",
     "CertificateError": "errors",
@@ -17,12 +17,12 @@ _HOMES = {
     "RegistryError": "errors",
     "VerificationError": "errors",
     "certify": "signing",
-    "is_reference": "names",
-    "locate": "store.lookup",
+    "is_reference": "jsonio",
+    "locate": "store.registry",
     "new_key_pair": "evidence.signers",
-    "register": "store.lookup",
-    "register_pair": "store.lookup",
-    "resolve": "store.lookup",
+    "register": "store.registry",
+    "register_pair": "store.registry",
+    "resolve": "store.registry",
     "verify": "signing",
 }
 

@@ -10,8 +10,7 @@ from fairkit.support.files import check_writable, write_atomic
 from fairkit_registry.errors import CertificateError
 from fairkit_registry.evidence.certificate import Certificate, read_file
 from fairkit_registry.evidence.certificate import verify as verified
-from fairkit_registry.evidence.keys import load_public
-from fairkit_registry.evidence.signers import load_secret, nobody_answers
+from fairkit_registry.evidence.signers import load_public, load_secret, nobody_answers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,8 +31,8 @@ def certify(
     **named: Any,
 ) -> Certificate:
     """Audit a model, sign what is found whatever the verdict, and write the certificate: ``fairkit certify``."""
-    from fairkit_onnx.model import OnnxModel
-    from fairkit_registry.evidence.certifying import certify as signed
+    from fairkit_onnx.file import OnnxModel
+    from fairkit_registry.evidence.recompute import certify as signed
     from fairkit_registry.evidence.settings import SignedSettings
 
     if not (model is None or isinstance(model, OnnxModel | str | Path | bytes)):

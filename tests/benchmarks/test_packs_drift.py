@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from fairkit_cli.commands.packs import clauses
+from fairkit_cli.commands.report import clauses
 from fairkit_cli.main import app
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))

@@ -14,15 +14,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import fairkit
-from fairkit.data.codes import codes_of, equal_cells
+from fairkit.data.arrow_types import codes_of, equal_cells
 from fairkit.data.digest import TableDigest
-from fairkit.data.duplicates import column_hashes
+from fairkit.data.duplicate_rows import column_hashes
 from fairkit.data.parts import ParquetPart
-from fairkit.support import ahead as threads_ahead
-from fairkit.support.ahead import ahead
+from fairkit.support import timings as threads_ahead
+from fairkit.support.timings import ahead
 from fairkit.totals.rows import Rows
-from fairkit.totals.scores import Scores
-from fairkit.totals.sketch import places_of
+from fairkit.totals.scores import Scores, places_of
 
 ROWS = 90_000
 COLUMNS = {

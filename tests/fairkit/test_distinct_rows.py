@@ -15,9 +15,9 @@ from tests.fairkit_sql.shared import LABELLED, assert_equal, people
 
 import fairkit
 from fairkit.auditing import measure as measuring
-from fairkit.data import duplicates
-from fairkit.data.codes import codes_of
-from fairkit.data.duplicates import DistinctRows, equal_rows
+from fairkit.data import duplicate_rows as duplicates
+from fairkit.data.arrow_types import codes_of
+from fairkit.data.duplicate_rows import DistinctRows, equal_rows
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "decisions in groups, and rows in none": {"sensitive": ["sex", "race"], "predictions": {"decision": "offered"}},

@@ -17,7 +17,7 @@ from fairkit.engines.local import Here
 from fairkit.errors import DataError, ParameterError
 from fairkit.progress import no_progress
 from fairkit.settings import AuditSettings, ModelOptions
-from fairkit_repair.comparison import audit_beside
+from fairkit_repair.scored_rows import audit_beside
 
 
 def people(n: int = 500, seed: int = 0) -> dict[str, Any]:

@@ -16,10 +16,10 @@ from fairkit.errors import DataError, FairkitError, ParameterError
 from fairkit.few_labels import difference_between, few_label_estimate, label_totals, leaning, limits_of, shares_of
 from fairkit.metrics import CONFUSION
 from fairkit.models.columns import PredictedColumns
-from fairkit.planning.labels import plan_labels
+from fairkit.planning.run import plan_labels
 from fairkit.results.rules import Rule
 from fairkit.statistics import Rows
-from fairkit_group.labelled import BaseRate
+from fairkit_group.identification import BaseRate
 from fairkit_group.rates import Accuracy, F1Score, FalsePositiveRate, Precision, TruePositiveRate
 
 METRICS = (TruePositiveRate(), FalsePositiveRate(), Accuracy(), Precision(), BaseRate(), F1Score())

@@ -9,7 +9,7 @@ import pyarrow.parquet
 import pytest
 
 import fairkit
-from fairkit.data.lookalikes import lookalikes
+from fairkit.data.column_summary import lookalikes
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fairkit
-from fairkit.auditing.conditions import WAYS_OUT
+from fairkit.auditing.needs import WAYS_OUT
 from fairkit.errors import DataError, ParameterError
 from fairkit.models.columns import PredictedColumns
 from fairkit.results.rules import Rule
@@ -132,7 +132,7 @@ class Counts(fairkit.Auditor):
 
 @pytest.mark.parametrize("name", sorted(WAYS_OUT))
 def test_an_auditor_that_declares_nothing_is_refused_with_a_way_out(name):
-    from fairkit.auditing.conditions import check_conditions
+    from fairkit.auditing.needs import check_conditions
 
     columns, full = people()
     columns |= {"w": np.ones(4_000), "p": np.full(4_000, 0.5), "q": np.full(4_000, 0.5)}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fairkit
-from fairkit.data.outcomes import good_value
+from fairkit.data.roles import good_value
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairkit.errors import ParameterError, RenamedWarning
-from fairkit.parameters.declare import (
-    describe_parameters,
-    parameter,
-    parameters_to_dict,
-    parse_parameters,
-    split_assignment,
-)
+from fairkit.parameters import describe_parameters, parameter, parameters_to_dict, parse_parameters, split_assignment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +181,7 @@ def test_todays_names_are_silent():
 
 
 def test_a_text_with_a_comma_stands_in_quotes():
-    from fairkit.parameters.values import convert
+    from fairkit.parameters import convert
 
     assert convert(tuple[str, ...], "a, b") == ("a", "b")
     assert convert(tuple[str, ...], 'job="x"') == ('job="x"',)

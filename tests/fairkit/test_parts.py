@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fairkit
+from fairkit.data.arrow_types import plain
 from fairkit.data.digest import CHUNK, TableDigest
-from fairkit.data.plain import plain
 from fairkit.data.profile import Tally, choose_bins
 from fairkit.data.sources import open_source
 from fairkit.errors import DataError

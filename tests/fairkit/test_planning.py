@@ -12,10 +12,9 @@ from typer.testing import CliRunner
 import fairkit
 from fairkit import Rule
 from fairkit.models.columns import PredictedColumns
-from fairkit.planning.draws import _some_of, intervals
+from fairkit.planning.assumptions import _some_of, intervals, target_of
 from fairkit.planning.results import two_digits
 from fairkit.planning.run import installed
-from fairkit.planning.targets import target_of
 from fairkit.statistics import Sums
 from fairkit_cli.main import app
 
@@ -95,10 +94,9 @@ def test_a_rate_over_outcomes_needs_rows_with_that_outcome():
 
 def test_the_smallest_difference_that_an_audit_fails():
     """At a rate of .3, half and half, 2,000 rows fail .112 with 80 % chance (simulated: 79 %), and 10,000 fail .077."""
-    from fairkit.planning.detectable import detectable
-    from fairkit.planning.draws import Truth
+    from fairkit.planning.advice import detectable
+    from fairkit.planning.assumptions import Truth, target_of
     from fairkit.planning.run import installed
-    from fairkit.planning.targets import target_of
 
     target = target_of(GAP.metric, installed())
     for rows, expected in ((2_000, 0.112), (10_000, 0.077)):

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 import fairkit
-from fairkit.data.predictions import PredictionRoles
-from fairkit.results.report import Report
-from fairkit.results.schema import validate_report
+from fairkit.data.roles import PredictionRoles
+from fairkit.results.report import Report, validate_report
 
 N = 2_000
 

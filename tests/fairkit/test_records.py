@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fairkit.results.report import Report
-from fairkit.support.records import read_record, record_of
+from fairkit.support.files import read_record, record_of
 
 GOLDEN = Path(__file__).parents[1] / "fairkit_registry" / "golden"
 

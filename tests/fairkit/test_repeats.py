@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import fairkit
-from fairkit.data.duplicates import RowCopies, column_hashes, looks_like_id
+from fairkit.data.duplicate_rows import RowCopies, column_hashes, looks_like_id
 
 
 def counted(table: pa.Table, cuts: list[int]) -> RowCopies:
@@ -42,7 +42,7 @@ def test_copies_are_exact_in_any_parts(cuts: list[int]) -> None:
 
 
 def test_beyond_the_sample_they_are_estimated(monkeypatch: Any) -> None:
-    monkeypatch.setattr("fairkit.data.duplicates.MOST", 2_000)
+    monkeypatch.setattr("fairkit.data.duplicate_rows.MOST", 2_000)
     table = people(30_000, 1)
     table = pa.concat_tables([table, table.slice(0, 3_000)])
     found = counted(table, [7_000, 20_000])

@@ -17,12 +17,10 @@ from hypothesis import strategies as st
 
 import fairkit
 from fairkit import plugins
-from fairkit.results.findings import Finding
+from fairkit.results.findings import Finding, GroupValue
 from fairkit.results.policy import judge, verdict_of
-from fairkit.results.report import Report
+from fairkit.results.report import DataInfo, ModelInfo, Report
 from fairkit.results.rules import Rule, RuleResult
-from fairkit.results.subjects import DataInfo, ModelInfo
-from fairkit.results.values import GroupValue
 
 # round trips
 

@@ -17,11 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fairkit
+from fairkit.data.arrow_types import plain
+from fairkit.data.column_summary import Sheet
 from fairkit.data.digest import TableDigest
-from fairkit.data.plain import plain
 from fairkit.data.roles import Sensitive, bin_names, same_value, value_text
-from fairkit.data.sheet import Sheet
-from fairkit_datasets.fetch import content_digest
+from fairkit_datasets.catalog import content_digest
 
 PUBLIC = [
     "acs_income",

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from fairkit import PolicyError
-from fairkit.results.findings import Finding
+from fairkit.results.findings import Finding, GroupValue
 from fairkit.results.policy import UNKNOWNS, judge
 from fairkit.results.rules import Rule
-from fairkit.results.values import GroupValue
 
 MOST, LEAST = Rule("gap", max=0.1), Rule("gap", min=0.1)
 

@@ -23,7 +23,7 @@ from fairkit.results.policy import judge
 from fairkit.results.rules import Rule
 from fairkit_all_inputs.bounds.proof import packed
 from fairkit_cli.main import app
-from fairkit_onnx.model import OnnxModel
+from fairkit_onnx.file import OnnxModel
 from fairkit_registry.evidence.predicate import public_findings
 from fairkit_registry.evidence.recompute import compare_reports
 

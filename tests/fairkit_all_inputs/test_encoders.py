@@ -11,7 +11,7 @@ import fairkit
 from fairkit.errors import FairkitError, ModelError
 from fairkit.results.policy import judge
 from fairkit.results.rules import Rule
-from fairkit_cli.pages.evidence import evidence_sections
+from fairkit_cli.pages.report import evidence_sections
 from fairkit_registry.evidence.predicate import public_findings
 
 from .test_all_inputs import CHANCE, FLIP, SCORE, trusted

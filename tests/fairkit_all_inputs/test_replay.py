@@ -117,8 +117,8 @@ def test_a_wrong_proof_is_an_error_with_the_input_in_it_and_never_a_result(tmp_p
 
     path = built(tmp_path / "m.onnx", [node("Abs", ["x"], ["e"])])
     table = pd.DataFrame({"x": np.linspace(-1, 3, 101), "sex": np.arange(101) % 2, "y": np.arange(101) // 2 % 2})
-    monkeypatch.setattr("fairkit_onnx.structure.orders._AROUND_ZERO", frozenset({"Abs"}))
-    monkeypatch.setattr("fairkit_onnx.structure.pieces._Pieces._split", lambda self, side: None)
+    monkeypatch.setattr("fairkit_onnx.structure.monotone._AROUND_ZERO", frozenset({"Abs"}))
+    monkeypatch.setattr("fairkit_onnx.structure.cells._Pieces._split", lambda self, side: None)
     with pytest.raises(replaying.ContradictionError, match=r"x=-?0\.\d"):
         report(path, table)
     outside = table[table["x"].abs() > 0.6]  # no row shows it: the random inputs do

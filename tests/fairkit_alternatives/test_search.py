@@ -17,13 +17,12 @@ import fairkit
 from fairkit.data.table import Table
 from fairkit.errors import DataError, ParameterError
 from fairkit.fitted import Run
-from fairkit_alternatives.counts import PairedCounts
 from fairkit_alternatives.laws import Law, read_laws
 from fairkit_alternatives.record import Alternatives
 from fairkit_alternatives.search import recheck
-from fairkit_alternatives.statements import gained, reduction
+from fairkit_alternatives.statements import PairedCounts, gained, reduction
 from fairkit_cli.main import app
-from fairkit_onnx.model import OnnxModel
+from fairkit_onnx.file import OnnxModel
 from fairkit_onnx.write.export import export_bytes
 from fairkit_repair.learners import fit_learner
 

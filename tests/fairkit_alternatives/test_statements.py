@@ -10,10 +10,10 @@ from scipy import stats
 from fairkit import plugins
 from fairkit.errors import DataError, ParameterError
 from fairkit.statistics import Rows
-from fairkit_alternatives.counts import PairedCounts
 from fairkit_alternatives.statements import (
     Aim,
     Disagreement,
+    PairedCounts,
     arbitrary,
     disparity,
     found,
@@ -26,7 +26,7 @@ from fairkit_alternatives.statements import (
     resolution,
     upper_share,
 )
-from fairkit_comparing.joint import contributions, joint_sums
+from fairkit_comparing.collect import contributions, joint_sums
 
 METRICS = plugins.installed_metrics()[0]
 

@@ -8,10 +8,9 @@ import pytest
 import fairkit
 from fairkit.errors import DataError
 from fairkit.mitigators import Groups, Run, Table
-from fairkit_barycenter import Barycenter
-from fairkit_barycenter.transport import along, largest_distance, learn, quantile
+from fairkit_barycenter import Barycenter, along, largest_distance, learn, quantile
 from fairkit_onnx.write.export import check_parity, export
-from fairkit_onnx.write.grouping import GroupCodes
+from fairkit_onnx.write.rules import GroupCodes
 from fairkit_testing.samples import sample_data
 
 RUN = Run(seed=1, threads=1, learner="linear")

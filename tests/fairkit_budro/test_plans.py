@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fairkit_budro import candidates, plans
-from fairkit_budro.losses import class_losses, derivatives
+from fairkit_budro import plans
+from fairkit_budro import plans as candidates
+from fairkit_budro.boosting import class_losses, derivatives
 from fairkit_budro.plans import EntropicPlan, ExactPlan, Fixed, SampledPlan
-from fairkit_similarity.search.nearest import nearest
+from fairkit_similarity.search.descent import nearest
 from fairkit_similarity.transport import Support
 
 

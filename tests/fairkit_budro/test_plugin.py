@@ -13,9 +13,8 @@ from fairkit import plugins
 from fairkit.errors import DataError, ParameterError
 from fairkit.mitigators import Run, Table
 from fairkit_budro.plugin import BuDRO
-from fairkit_onnx.session import open_session
-from fairkit_onnx.write.export import export
-from fairkit_onnx.write.runtime import run_columns
+from fairkit_onnx.file import open_session
+from fairkit_onnx.write.export import export, run_columns
 from fairkit_similarity import learn
 from fairkit_similarity.metric import FairMetric
 

@@ -7,7 +7,7 @@ import pytest
 
 from fairkit_budro.boosting import BoostingRows, BoostingSettings, train
 from fairkit_budro.plans import ExactPlan, Fixed
-from fairkit_repair.mitigation.split import stratified
+from fairkit_repair.mitigation.choose import stratified
 from fairkit_similarity.learn import subspace
 from fairkit_similarity.transport import Support
 

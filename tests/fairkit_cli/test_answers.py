@@ -13,13 +13,11 @@ from typer.testing import CliRunner
 import fairkit
 from fairkit.models.columns import PredictedColumns
 from fairkit.reading import answer, answers, disparities, metric_term, performance
-from fairkit.results.findings import Finding
-from fairkit.results.report import Report
+from fairkit.results.findings import Finding, GroupValue
+from fairkit.results.report import DataInfo, ModelInfo, Report
 from fairkit.results.rules import Rule, RuleResult
-from fairkit.results.subjects import DataInfo, ModelInfo
-from fairkit.results.values import GroupValue
 from fairkit_cli.main import app
-from fairkit_cli.text.changes import changes, question
+from fairkit_cli.text.view import changes, question
 
 
 def report(*findings: Finding, task: str = "binary", **changes: Any) -> Report:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from fairkit.results.schema import validate_report
+from fairkit.results.report import validate_report
 from fairkit_cli.main import app
 
 AUDIT = ("--label", "decision", "--favorable", "approved", "--sensitive", "sex")

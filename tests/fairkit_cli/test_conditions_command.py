@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import fairkit
-from fairkit.results.schema import validate_report
+from fairkit.results.report import validate_report
 from fairkit_cli.main import app
 
 AUDIT = ("--predictions", "decision=admitted", "--data", "admissions.csv", "--sensitive", "sex")
@@ -46,7 +46,7 @@ def test_a_certificate_repeats_it_and_pins_see_it(run, tmp_path):
     assert result.exit_code == 0, result.output
     verify = ("verify", "c.json", "--key", "k.pub", "--data", "admissions.csv", "--recompute")
     assert run(*verify).exit_code == 0
-    from fairkit_registry.evidence import pins
+    from fairkit_registry.evidence import settings as pins
     from fairkit_registry.evidence.certificate import read, read_file
 
     settings = read(read_file("c.json")).settings

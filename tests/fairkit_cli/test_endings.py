@@ -209,7 +209,7 @@ def test_a_signal_that_somebody_ignores_stays_ignored(tmp_path):
 
 def test_a_signal_during_the_last_steps_of_the_process_is_no_success():
     code = (
-        "import os, signal\nfrom fairkit_cli.terminal.interrupts import end_at_once\n"
+        "import os, signal\nfrom fairkit_cli.terminal.output import end_at_once\n"
         "end_at_once()\nos.kill(os.getpid(), signal.SIGINT)\n"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 130

@@ -18,10 +18,10 @@ from typer.testing import CliRunner
 import fairkit
 from fairkit.models.columns import PredictedColumns
 from fairkit.results.rules import Rule
-from fairkit_cli.fields import OPTIONS, as_options
 from fairkit_cli.formats import html as report_page
+from fairkit_cli.formats import junit_xml as junit
 from fairkit_cli.formats import screen as table
-from fairkit_cli.junit import junit
+from fairkit_cli.helping import OPTIONS, as_options
 from fairkit_cli.main import app
 
 ROOT = Path(__file__).parent.parent.parent

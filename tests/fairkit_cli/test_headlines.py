@@ -12,7 +12,7 @@ import fairkit
 from fairkit.metrics import Headline, Term, shown_of
 from fairkit.plugins import installed_metrics
 from fairkit.reading import as_recorded, headlines, metric_term
-from fairkit.results.schema import validate_report
+from fairkit.results.report import validate_report
 
 
 class Recall(fairkit.Rate):

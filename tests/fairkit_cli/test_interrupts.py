@@ -8,7 +8,7 @@ import pytest
 
 SWALLOWED = """
 import os, signal, time
-from fairkit_cli.terminal.interrupts import lasting_interrupts
+from fairkit_cli.terminal.output import lasting_interrupts
 try:
     with lasting_interrupts():
         try:
@@ -24,7 +24,7 @@ except KeyboardInterrupt:
 
 TIDYING = """
 import os, signal, time
-from fairkit_cli.terminal.interrupts import AGAIN, lasting_interrupts
+from fairkit_cli.terminal.output import AGAIN, lasting_interrupts
 try:
     with lasting_interrupts():
         try:
@@ -54,7 +54,7 @@ def test_tidying_up_is_left_alone():
 
 
 def test_elsewhere_nothing_changes():
-    from fairkit_cli.terminal.interrupts import lasting_interrupts
+    from fairkit_cli.terminal.output import lasting_interrupts
 
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from fairkit_registry.evidence import dsse, signers
-from fairkit_registry.evidence.keys import load_public
+from fairkit_registry.evidence import signed as dsse
+from fairkit_registry.evidence import signers
+from fairkit_registry.evidence.signers import load_public
 
 FAIRKIT = (sys.executable, "-c", "from fairkit_cli.main import run; run()")
 

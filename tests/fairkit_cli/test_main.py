@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from fairkit.support.numbers import number
+from fairkit.support.escaping import number
 from fairkit_cli.main import _main
 
 

@@ -127,7 +127,7 @@ def test_a_test_file_is_used_whole(loans):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (["--output", "nowhere/fair.onnx"], "--output is there twice"),
+        (["--output", "nowhere/fair.onnx"], "create it first: mkdir -p nowhere"),
         (["--set", "num_leavs=3"], "Did you mean 'num_leaves'"),
         (["--set", "lightgbm.objective=mae"], "FairGBM is its own objective"),
         (["--learner", "forest"], "takes no learner"),

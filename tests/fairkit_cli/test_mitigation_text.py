@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import fairkit
-from fairkit.support.numbers import interval, measured
+from fairkit.support.escaping import interval, measured
 from fairkit_cli.formats import screen as comparison
 
 

@@ -20,7 +20,7 @@ from typer.testing import CliRunner, Result
 import fairkit
 from fairkit.settings import ModelOptions
 from fairkit_cli.main import app
-from fairkit_onnx.model import OnnxModel
+from fairkit_onnx.file import OnnxModel
 
 pytest.importorskip("scipy", reason="exact tests need scipy: pip install 'fairkit[packs]'")
 pytest.importorskip("vl_convert", reason="pages need vl-convert-python: pip install 'fairkit[html]'")
@@ -301,7 +301,7 @@ def test_strict_says_which_clauses_cannot_be_rested_on_and_a_person_accepts(
     assert red.exit_code == 0
     assert "fairkit: red:" not in red.stderr
     frozen = type("Frozen", (datetime.datetime,), {"now": classmethod(lambda cls, tz=None: cls(2026, 5, 1, tzinfo=tz))})
-    monkeypatch.setattr("fairkit_registry.evidence.certifying.datetime", frozen)
+    monkeypatch.setattr("fairkit_registry.evidence.recompute.datetime", frozen)
     assert invoke(*told, "--output", tmp_path / "may.json").exit_code == 0
     may = ("report", tmp_path / "may.json", "--key", tmp_path / "key.pub", "--format", "markdown", "--pack")
     now = invoke(*may, "ecoa", "--strict")

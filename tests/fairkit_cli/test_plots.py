@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 import fairkit
-from fairkit_cli.plots import COLOURS, GREY, STATUS
-from fairkit_repair.frontiers.points import Measure, Point
-from fairkit_repair.frontiers.record import Frontier
+from fairkit_cli.formats import COLOURS, GREY, STATUS
+from fairkit_repair.frontiers.state import Frontier, Measure, Point
 
 GROUNDS = ("#ffffff", "#333333", "#1f1f1f", "#111111")
 """Of Altair's default and dark themes, of a notebook in an editor and in JupyterLab."""

@@ -351,7 +351,7 @@ def test_wrong_names_are_one_message(run, made):
 
 def _other(made):
     from fairkit_registry.evidence.certificate import read
-    from fairkit_registry.evidence.certifying import issue
+    from fairkit_registry.evidence.recompute import issue
     from fairkit_registry.evidence.signers import load_secret
 
     good = read((made / "good.json").read_bytes())
@@ -449,7 +449,7 @@ def test_text_from_outside_cannot_move_the_cursor(run, made):
 
 
 @pytest.mark.long
-def test_a_witness_and_the_way_back(run, made, tmp_path):
+def test_a_witness_and_the_way_back(run, made, loans_model, tmp_path):
     """An older index is refused by every command; after a check it can be accepted on purpose."""
     import shutil
     import sqlite3
@@ -461,7 +461,7 @@ def test_a_witness_and_the_way_back(run, made, tmp_path):
     index = tmp_path / "fairkit-registry" / "index.sqlite"
     sqlite3.connect(index).execute("PRAGMA wal_checkpoint(TRUNCATE)")
     shutil.copy(index, tmp_path / "old.sqlite")
-    ok(run("registry", "add", "credit", made / "model.onnx"))
+    ok(run("registry", "add", "credit", loans_model.again(tmp_path / "again.onnx")))
     assert json.loads((tmp_path / "w.json").read_text())["events"] == 4
     gc.collect()  # the commands ran in this process: what they opened is closed before the file is exchanged
     for left in ("-wal", "-shm"):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.conftest import BuiltModel
 from typer.testing import CliRunner
 
 from fairkit_cli.main import app
@@ -65,7 +66,8 @@ def test_a_setting_of_the_certifiers_choice_is_named_and_refused(place, loans_mo
 
 @pytest.mark.long
 def test_an_alias_like_a_certificate_takes_its_settings_and_no_others(place, loans_model):
-    certify(loans_model, "agreed.json", "--threshold", "0.9")
+    other = BuiltModel(loans_model.again(place / "again.onnx"), loans_model.data)
+    certify(other, "agreed.json", "--threshold", "0.9")
     certify(loans_model, "usual.json")
     (place / "alias.toml").write_text('keys = ["k.pub"]\nlike = "agreed.json"\n')
     ok(call("registry", "alias", "credit", "production", "--policy", "alias.toml", "--max",
@@ -76,7 +78,7 @@ def test_an_alias_like_a_certificate_takes_its_settings_and_no_others(place, loa
     ok(call("registry", "add", "credit@1", "--certificate", "usual.json"))
     refused = ok(call("registry", "promote", "credit@1", "production"), 1).stdout
     assert "setting model.threshold is not set, and the alias pins 0.9" in refused
-    ok(call("registry", "add", "credit", loans_model.path, "--certificate", "agreed.json"))
+    ok(call("registry", "add", "credit", other.path, "--certificate", "agreed.json"))
     promoted = ok(call("registry", "promote", "credit@2", "production")).stdout
     assert "note: settings of the audit that are not the default: model.threshold = 0.9" in promoted
     assert "the rows were the signer's choice: loans.parquet" in promoted

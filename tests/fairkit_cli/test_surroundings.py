@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from fairkit_cli import surroundings
+from fairkit_cli import process_environment as surroundings
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_openblas_has_one_thread_unless_the_user_says_otherwise(places, monkeypa
 
 PAGES = """
 import resource
-from fairkit_cli.surroundings import prepare_libraries
+from fairkit_cli.process_environment import prepare_libraries
 prepare_libraries()
 import numpy as np
 def used():

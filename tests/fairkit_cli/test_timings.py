@@ -20,7 +20,7 @@ def fairkit(*arguments):
 
 
 def test_long_work_says_how_far_it_is_where_there_is_no_terminal(monkeypatch, capsys):
-    from fairkit_cli.terminal import console
+    from fairkit_cli.terminal import output as console
 
     with console.progress_bar() as progress:
         progress("searching", 1, 20)

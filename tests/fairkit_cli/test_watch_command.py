@@ -178,12 +178,12 @@ def test_records_are_held_against_their_own_digest_and_counts(here, what, said):
 def deployed(here, loans_model):
     """A registry with two promoted versions of one model, and a watch of the newer."""
     new_key_pair(here / "k")
-    for number in (1, 2):
+    for number, path in ((1, loans_model.path), (2, loans_model.again(here / "again.onnx"))):
         arguments = ("--data", loans_model.data, "--sensitive", "sex", "--max", "demographic_parity_difference:sex=0.9")
         roles = ("--label", "decision", "--favorable", "approved")
         where = ("--key", "k", "--output", f"c{number}")
-        run("certify", loans_model.path, *arguments, *roles, *where)
-        run("registry", "add", "credit", loans_model.path, "--certificate", f"c{number}")
+        run("certify", path, *arguments, *roles, *where)
+        run("registry", "add", "credit", path, "--certificate", f"c{number}")
     run("registry", "alias", "credit", "production", "--key", "k.pub", "--max", "demographic_parity_difference:sex=0.9")
     for number in (1, 2):
         run("registry", "promote", f"credit@{number}", "production")

@@ -126,7 +126,7 @@ def trained(folder):
     from fairkit_cli.formats import screen as table
     from fairkit_cli.pages.mitigation import brief_page
     from fairkit_cli.render.text import text_page
-    from fairkit_repair.frontiers.sweeps import Sweep
+    from fairkit_repair.frontiers.training import Sweep
 
     data = fairkit.load_data(str(folder / "loans.parquet"), label="paid", favorable=1, sensitive="sex")
     options = {"learner": "logistic", "threads": 1}

@@ -17,10 +17,9 @@ from typer.testing import CliRunner
 
 import fairkit
 from fairkit.errors import ConfigError, DataError, ParameterError
-from fairkit_cli.config import find_config, load_announced, load_config
+from fairkit_cli.config import find_config, load_announced, load_config, trust, user_file
 from fairkit_cli.main import app
 from fairkit_cli.options.audit import AuditOptions, audit_settings
-from fairkit_cli.trust import trust, user_file
 from fairkit_correspondence.client import Client as ChatClient
 from fairkit_correspondence.client import Server
 from fairkit_endpoint.client import Client as EndpointClient
@@ -55,9 +54,9 @@ def run(trap, *words):
 
 
 WORK = """
-from fairkit_cli.surroundings import prepare_libraries
+from fairkit_cli.process_environment import prepare_libraries
 prepare_libraries()
-from fairkit.engines.processes import each_in_processes
+from fairkit.engines.base import each_in_processes
 each_in_processes(abs, [1, -2], [], 2, print)
 import multiprocessing
 with multiprocessing.get_context("spawn").Pool(1) as pool:
@@ -69,7 +68,7 @@ with multiprocessing.get_context("spawn").Pool(1) as pool:
 def test_no_process_takes_a_module_from_the_working_folder(trap, tmp_path, loans_model):
     options = ["--data", loans_model.data, "--label", "decision", "--favorable", "approved", "--sensitive", "sex"]
     assert run(trap, SCRIPT, "audit", loans_model.path, *options).returncode == 0
-    hook = run(trap, sys.executable, "-P", "-m", "fairkit_cli.precommit", *options, loans_model.path)
+    hook = run(trap, sys.executable, "-P", "-m", "fairkit_cli.pytest_plugin", *options, loans_model.path)
     assert hook.returncode == 0, hook.stderr
     (tmp_path / "work.py").write_text(f"if __name__ == '__main__':\n    exec({WORK!r})\n")
     workers = run(trap, sys.executable, tmp_path / "work.py")

@@ -9,10 +9,8 @@ import pytest
 import fairkit
 from fairkit.models.columns import PredictedColumns
 from fairkit.settings import ModelOptions
-from fairkit_comparing.disparities import change, differences, root_mean_squares
-from fairkit_comparing.distributions import change_of_parity, distinct_rows
-from fairkit_comparing.joint import paired_areas
-from fairkit_comparing.records import DrawnScores, Paired
+from fairkit_comparing.collect import DrawnScores, Paired, paired_areas
+from fairkit_comparing.disparities import change, change_of_parity, differences, distinct_rows, root_mean_squares
 from fairkit_comparing.run import compare
 
 
@@ -71,7 +69,7 @@ METRICS = (
 
 @pytest.mark.long
 def test_intervals_are_as_wide_as_those_of_a_row_bootstrap(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("fairkit_comparing.distributions.DRAWS", 2)  # another test's matter
+    monkeypatch.setattr("fairkit_comparing.disparities.DRAWS", 2)  # another test's matter
     source = table(1500, 1, groups=2)
     result = compare([A, B], load(source))
     rng = np.random.default_rng(2)
@@ -194,7 +192,7 @@ def shifted(rows: int, groups: int, shifts: tuple[float, float], rng: np.random.
 @pytest.mark.parametrize("groups", [2, 4])
 @pytest.mark.parametrize("shifts", [(0.0, 0.0), (0.5, 0.5), (0.5, 0.0), (0.2, 0.5)])
 def test_intervals_of_changed_score_parity_cover(groups: int, shifts: tuple[float, float], monkeypatch):
-    monkeypatch.setattr("fairkit_comparing.distributions.DRAWS", 149)
+    monkeypatch.setattr("fairkit_comparing.disparities.DRAWS", 149)
     rng = np.random.default_rng(11)
     hits, runs = 0, 60
     for _ in range(runs):

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import fairkit
-from fairkit.data.clusters import BUCKETS
+from fairkit.data.groups import BUCKETS
 from fairkit.models.scorer import Predictions
-from fairkit.results.subjects import ModelInfo
+from fairkit.results.report import ModelInfo
 from fairkit_consistency import Flips, _change_interval, _share_interval
 from fairkit_dependent import bucket_sums
 

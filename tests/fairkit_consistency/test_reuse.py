@@ -7,7 +7,7 @@ import pytest
 
 import fairkit
 from fairkit.models.scorer import Predictions
-from fairkit.results.subjects import ModelInfo
+from fairkit.results.report import ModelInfo
 
 
 class Counting:

@@ -8,9 +8,8 @@ import pytest
 import fairkit
 from fairkit.mitigators import Run, Table
 from fairkit_correlation_remover import CorrelationRemover, learn_encoding, remove_correlation
-from fairkit_onnx.session import open_session
-from fairkit_onnx.write.export import export
-from fairkit_onnx.write.runtime import run_columns
+from fairkit_onnx.file import open_session
+from fairkit_onnx.write.export import export, run_columns
 
 
 def _apply(features, sensitive, matrix, mean):

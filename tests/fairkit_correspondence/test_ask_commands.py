@@ -13,9 +13,8 @@ import fairkit
 from fairkit_cli.main import app
 from fairkit_correspondence.answers import digest_of
 from fairkit_correspondence.plan import read_plan
-from fairkit_correspondence.requests import requests_of
-from fairkit_correspondence.table import answers_table as answers_of
-from fairkit_correspondence.table import requests_digest
+from fairkit_correspondence.requests import answers_table as answers_of
+from fairkit_correspondence.requests import requests_digest, requests_of
 
 from .fake_server import Behaviour, FakeServer
 from .plans import write_plan

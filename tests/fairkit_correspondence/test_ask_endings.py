@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fairkit.errors import DataError, ModelError, ParameterError
-from fairkit.sources.servers import TOKEN, check_address, token_for, without_token
+from fairkit.sources.address import TOKEN, check_address, token_for, without_token
 from fairkit_correspondence.asking import Asker
 from fairkit_correspondence.client import Client, Server
 from fairkit_correspondence.plan import read_plan

@@ -14,7 +14,7 @@ import pytest
 
 from fairkit.errors import FairkitError, ModelError, ParameterError
 from fairkit_correspondence.asking import Asker, ask_again, bill
-from fairkit_correspondence.charts import by_name
+from fairkit_correspondence.auditor import by_name
 from fairkit_correspondence.client import TOKEN, Client, Server
 from fairkit_correspondence.plan import read_plan
 from fairkit_correspondence.requests import requests_of
@@ -265,7 +265,7 @@ CHILD = """
 import sys
 from pathlib import Path
 from contextlib import closing
-from fairkit_correspondence.charts import by_name
+from fairkit_correspondence.auditor import by_name
 from fairkit_correspondence.asking import Asker
 from fairkit_correspondence.client import Client, Server
 from fairkit_correspondence.plan import read_plan

@@ -12,12 +12,11 @@ import pytest
 
 import fairkit
 from fairkit.errors import FairkitError
-from fairkit.results.report import Report
+from fairkit.results.report import Report, validate_report
 from fairkit.results.rules import Rule
-from fairkit.results.schema import validate_report
 from fairkit_correspondence.answers import adjusted
-from fairkit_correspondence.charts import by_name
-from fairkit_correspondence.interval import Cells, limits, parts
+from fairkit_correspondence.auditor import by_name
+from fairkit_correspondence.planning import Cells, limits, parts
 
 from .tables import answers_table
 

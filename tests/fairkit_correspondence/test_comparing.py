@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fairkit_correspondence.interval import Cells, limits, parts
+from fairkit_correspondence.planning import Cells, limits, parts
 
 from .fake_server import Behaviour, FakeServer
 from .plans import write_plan

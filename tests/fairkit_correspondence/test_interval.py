@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fairkit_correspondence.interval import Cells, limits, parts
+from fairkit_correspondence.planning import Cells, limits, parts
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from fairkit.errors import DataError, FairkitError
-from fairkit_correspondence import published
-from fairkit_correspondence.lists import NameList, read_names, whole
+from fairkit_correspondence import lists as published
+from fairkit_correspondence.lists import NameList, balance, matched, read_names, whole
 from fairkit_correspondence.plan import read_plan
-from fairkit_correspondence.stimuli import balance, matched
 
 from .plans import first, write_plan
 

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from fairkit.errors import ParameterError
-from fairkit_correspondence.interval import Cells, limits, parts
-from fairkit_correspondence.looks import confidence_at, quantiles
-from fairkit_correspondence.planning import Size, Spread, documents_needed, forecast, names_needed
+from fairkit_correspondence.planning import Cells, Size, Spread, documents_needed, forecast, limits, names_needed, parts
+from fairkit_correspondence.store import confidence_at, quantiles
 
 
 @pytest.mark.long

@@ -16,7 +16,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from fairkit_correspondence.asking import Asker
-from fairkit_correspondence.charts import by_name
+from fairkit_correspondence.auditor import by_name
 from fairkit_correspondence.client import Client, Server
 from fairkit_correspondence.plan import read_plan
 from fairkit_correspondence.requests import requests_of

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from fairkit_correspondence.parsing import option_masses, read_reply
 from fairkit_correspondence.plan import Question
+from fairkit_correspondence.requests import option_masses, read_reply
 
 YES = Question(text="?", options=("Yes", "No"), favorable=("Yes",))
 SCORE = Question(text="?", score=(0.0, 10.0))

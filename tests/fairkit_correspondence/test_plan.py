@@ -11,10 +11,9 @@ import pytest
 
 import fairkit
 from fairkit.errors import FairkitError
+from fairkit_correspondence.lists import CONTEXTS, Name, balance, matched
 from fairkit_correspondence.plan import read_plan
-from fairkit_correspondence.requests import requests_of
-from fairkit_correspondence.stimuli import CONTEXTS, Name, balance, matched
-from fairkit_correspondence.table import answers_table, requests_digest
+from fairkit_correspondence.requests import answers_table, requests_digest, requests_of
 
 from .plans import first, write_plan
 

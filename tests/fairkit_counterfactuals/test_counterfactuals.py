@@ -12,7 +12,7 @@ import pytest
 import fairkit
 from fairkit.errors import DataError, ParameterError
 from fairkit_cli.main import run
-from fairkit_sensei.text import swap_words
+from fairkit_sensei.metric import swap_words
 
 WORDS = ("good", "bad", "he", "she", "tea", "rain")
 

@@ -20,9 +20,8 @@ import pytest
 
 import fairkit
 import fairkit_datasets as datasets
-from fairkit_datasets import convert
-from fairkit_datasets.catalog import RECIPES
-from fairkit_datasets.fetch import Download, Recipe, content_digest, locate
+from fairkit_datasets import catalog as convert
+from fairkit_datasets.catalog import RECIPES, Download, Recipe, content_digest, locate
 from fairkit_datasets.loans import bivariate_normal, loans_table, loans_truth
 
 # small files in the publishers' formats, made up

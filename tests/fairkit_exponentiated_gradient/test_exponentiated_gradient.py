@@ -10,10 +10,9 @@ import pytest
 import fairkit
 from fairkit.errors import DataError, ParameterError
 from fairkit.mitigators import Run, Table
-from fairkit_exponentiated_gradient.mixture import Constant, Learned, MixtureModel
-from fairkit_exponentiated_gradient.plugin import ExponentiatedGradient
-from fairkit_onnx.session import open_session
-from fairkit_onnx.write.runtime import run_columns
+from fairkit_exponentiated_gradient import Constant, ExponentiatedGradient, Learned, MixtureModel
+from fairkit_onnx.file import open_session
+from fairkit_onnx.write.export import run_columns
 from fairkit_repair.learners import encoder_for
 
 
@@ -157,7 +156,7 @@ def test_few_iterations_are_told():
 @pytest.mark.long
 def test_its_points_stand_in_a_frontier_with_those_of_others():
     from fairkit_repair.frontiers.run import frontier
-    from fairkit_repair.frontiers.sweeps import Sweep
+    from fairkit_repair.frontiers.training import Sweep
 
     sweeps = [
         Sweep(plugin="exponentiated-gradient", vary={"tolerance": [0.04, 0.6]}, fixed={"iterations": 3}),

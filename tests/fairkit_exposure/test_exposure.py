@@ -12,10 +12,9 @@ from typer.testing import CliRunner
 
 import fairkit
 from fairkit.errors import DataError, FairkitError, ParameterError
-from fairkit_datasets.hiring import HIRING_ROLES, hiring_table
-from fairkit_exposure.shifts import NUMBERS, disparity, learn_shifts
-from fairkit_rankings.items import Chunk
-from fairkit_rankings.queries import queries_of
+from fairkit_datasets.loans import HIRING_ROLES, hiring_table
+from fairkit_exposure import NUMBERS, disparity, learn_shifts
+from fairkit_rankings import Chunk, queries_of
 
 QUIET = lambda place: None  # noqa: E731 -- the smallest progress
 

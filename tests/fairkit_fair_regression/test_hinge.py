@@ -9,13 +9,10 @@ import pytest
 
 from fairkit.errors import ParameterError
 from fairkit.mitigators import Groups, Run, Table
-from fairkit_fair_regression.grid import Grid
-from fairkit_fair_regression.hinge import fit_hinge, hinge_slopes
-from fairkit_fair_regression.losses import Loss
-from fairkit_fair_regression.parity import make_parity
+from fairkit_fair_regression.losses import Grid, Loss, fit_hinge, hinge_slopes, make_parity
 from fairkit_fair_regression.plugin import FairRegression
-from fairkit_onnx.session import open_session
-from fairkit_onnx.write.runtime import run_columns
+from fairkit_onnx.file import open_session
+from fairkit_onnx.write.export import run_columns
 
 
 def hinge_loss(costs, predictions):

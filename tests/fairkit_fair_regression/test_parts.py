@@ -9,9 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairkit_fair_regression.grid import Grid, cover_labels
-from fairkit_fair_regression.losses import Loss, Rates, from_probability, to_probability
-from fairkit_fair_regression.parity import best_levels, disparities, make_parity, netted
+from fairkit_fair_regression.losses import (
+    Grid,
+    Loss,
+    Rates,
+    best_levels,
+    cover_labels,
+    disparities,
+    from_probability,
+    make_parity,
+    netted,
+    to_probability,
+)
 
 LOSSES = [
     Loss("squared"),

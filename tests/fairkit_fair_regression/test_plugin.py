@@ -13,9 +13,9 @@ from fairkit.errors import DataError, ParameterError
 from fairkit.mitigators import Groups, Run, Table
 from fairkit_cli.formats import html as mitigation_page
 from fairkit_fair_regression.plugin import FairRegression
-from fairkit_onnx.session import open_session
-from fairkit_onnx.write.runtime import run_columns
-from fairkit_repair.tradeoff import Tradeoff
+from fairkit_onnx.file import open_session
+from fairkit_onnx.write.export import run_columns
+from fairkit_repair.scored_rows import Tradeoff
 
 
 def _columns(rows, seed, two=False):
@@ -184,8 +184,7 @@ def test_bounds_solved_together_are_as_good_as_alone_and_need_fewer_predictors()
 
 
 def test_a_bound_of_its_own_for_one_group():
-    from fairkit_fair_regression.grid import Grid
-    from fairkit_fair_regression.parity import disparities
+    from fairkit_fair_regression.losses import Grid, disparities
 
     table = _table()
     method = FairRegression.with_values({"tolerance": 0.2, "bounds.b": 0.05})

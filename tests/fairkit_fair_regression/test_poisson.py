@@ -11,11 +11,10 @@ import pytest
 import fairkit
 from fairkit.errors import FairkitError
 from fairkit.mitigators import Groups, Run, Table
-from fairkit_fair_regression.grid import Grid, cover_labels
-from fairkit_fair_regression.losses import Loss, Rates
+from fairkit_fair_regression.losses import Grid, Loss, Rates, cover_labels
 from fairkit_fair_regression.plugin import FairRegression
-from fairkit_onnx.session import open_session
-from fairkit_onnx.write.runtime import run_columns
+from fairkit_onnx.file import open_session
+from fairkit_onnx.write.export import run_columns
 
 RATES = [Rates(0.002, 6.0, 0.1, 4.0), Rates(0.01, 0.5, 0.1, 300.0), Rates(1.0, 3.0, 2.0, 2.5)]
 

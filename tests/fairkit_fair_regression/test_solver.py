@@ -10,9 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from fairkit_fair_regression.grid import Grid
-from fairkit_fair_regression.losses import Loss
-from fairkit_fair_regression.parity import make_parity, netted
+from fairkit_fair_regression.losses import Grid, Loss, make_parity, netted
 from fairkit_fair_regression.solver import Pool, Response, SolverSettings, solve
 
 EXACT = SolverSettings(nu=1e-9, bound=50.0, iterations=200, least=1)

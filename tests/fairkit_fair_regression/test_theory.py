@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fairkit_fair_regression.grid import Grid
-from fairkit_fair_regression.losses import Loss
-from fairkit_fair_regression.parity import make_parity
+from fairkit_fair_regression.losses import Grid, Loss, make_parity
 from fairkit_fair_regression.solver import Pool, Response, SolverSettings, solve
 
 

@@ -12,9 +12,8 @@ from fairkit.data.table import intersect
 from fairkit.errors import DataError, ParameterError
 from fairkit.mitigators import Groups, Run, Table
 from fairkit_fairgbm.plugin import FairGBM
-from fairkit_onnx.session import open_session
-from fairkit_onnx.write.export import check_parity, export
-from fairkit_onnx.write.runtime import run_columns
+from fairkit_onnx.file import open_session
+from fairkit_onnx.write.export import check_parity, export, run_columns
 
 
 def table(n=2000, seed=0, groups=2, weighted=False):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairkit_fairgbm.constraints import Constraints, Rates
-from fairkit_fairgbm.select import choose, choose_best, choose_mixture
+from fairkit_fairgbm.parameters import choose, choose_best, choose_mixture
 from fairkit_fairgbm.trainer import Moment
 
 FNR = Constraints(("fnr",), (0.05,))

@@ -13,7 +13,7 @@ import fairkit
 from fairkit.intervals import clopper_pearson, share_limits, two_sided
 from fairkit.results.rules import Rule
 from fairkit.statistics import Rows, Scores
-from fairkit.totals.sketch import CELLS, keys_of, scores_of, shift_for
+from fairkit.totals.scores import CELLS, keys_of, scores_of, shift_for
 from fairkit_group.errors import LogLoss
 from fairkit_group.ranking import RocAuc
 
@@ -248,7 +248,7 @@ def test_a_roc_band_holds_the_curve() -> None:
     grid = np.linspace(-4, 4, 400)
     true = np.column_stack([stats.norm.sf(grid), stats.norm.sf(grid - 1)])
     for _ in range(simulations):
-        from fairkit_group.curves import roc_band
+        from fairkit_group.calibration import roc_band
 
         y = np.repeat([0.0, 1.0], n // 2)
         score = rng.standard_normal(n) + y

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 import fairkit
-from fairkit.data.clusters import BUCKETS, buckets_of
+from fairkit.data.groups import BUCKETS, buckets_of
 from fairkit.intervals import own_quantile
 from fairkit.statistics import Rows, Scores
 from fairkit_dependent import SCORE_BUCKETS, by_bucket, clustered, jackknife_pair
@@ -19,7 +19,7 @@ from fairkit_group.errors import MeanPrediction
 from fairkit_group.ranking import dependent_distances, distances
 from fairkit_group.rates import SelectionRate, TruePositiveRate
 from fairkit_group.strata import Strata
-from fairkit_group.stratified.pooled import pooled_pair
+from fairkit_group.stratified import pooled_pair
 
 RUNS = 250
 LEAST = stats.binom.ppf(1e-4, RUNS, 0.94)

@@ -10,7 +10,7 @@ from fairkit.metrics import Estimate
 from fairkit.statistics import Rows, Scores
 from fairkit_group.between import comparisons, surely_apart
 from fairkit_group.calibration import MEAN, Ecce, brownian_quantile
-from fairkit_group.pooling import largest_difference
+from fairkit_group.simultaneous import largest_difference
 from fairkit_group.strata import Strata
 
 

@@ -23,7 +23,7 @@ from fairkit.intervals import (
 )
 from fairkit.metrics import CONFUSION
 from fairkit.statistics import Rows, Scores
-from fairkit.totals.sketch import CELLS
+from fairkit.totals.scores import CELLS
 from fairkit_group.auditor import GroupAuditor
 from fairkit_group.between import comparisons, odds
 from fairkit_group.errors import MeanPrediction, MeanSquaredError

@@ -12,7 +12,7 @@ from fairkit import PredictedColumns
 from fairkit.settings import ModelOptions
 from fairkit.statistics import Rows
 from fairkit_group.identification import Sampling, difference_bounds, rate_bounds
-from fairkit_group.proxy_totals import proxy_totals
+from fairkit_group.proxies import proxy_totals
 
 OVER = np.ones(4)
 COUNTED = np.array([0.0, 1, 0, 1])

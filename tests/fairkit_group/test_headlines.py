@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fairkit.auditing.views import views
+from fairkit.auditing.measure import views
 from fairkit.data.loading import load_data
 from fairkit.metrics import Headline, Rate, field_names
 from fairkit.models.scorer import Predictions

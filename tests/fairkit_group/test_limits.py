@@ -10,18 +10,20 @@ import pytest
 from scipy import optimize, stats
 
 from fairkit.intervals import Spread, difference_limits, extreme, ratio_limits, spread_difference, spread_ratio
-from fairkit.limits.means import (
+from fairkit.limits import (
     bounded_mean_limits,
+    clopper_pearson,
     heavy,
     mean_limits,
+    selected_quantile,
+    share_limits,
     student,
     tilted,
     unseen,
     weighted_share_limits,
     widened,
+    wilson,
 )
-from fairkit.limits.selection import selected_quantile
-from fairkit.limits.shares import clopper_pearson, share_limits, wilson
 
 Z = NormalDist().inv_cdf(0.975)
 

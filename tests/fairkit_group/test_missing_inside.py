@@ -9,7 +9,7 @@ import fairkit
 from fairkit.metrics import CONFUSION
 from fairkit.models.columns import PredictedColumns
 from fairkit.statistics import Rows
-from fairkit_group.allocation import pooled_bounds
+from fairkit_group.missing_groups import pooled_bounds
 from fairkit_group.rates import FalsePositiveRate, SelectionRate, TruePositiveRate
 from fairkit_group.strata import Strata
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import fairkit
-from fairkit.limits.shares import share_limits
+from fairkit.limits import share_limits
 from fairkit.metrics import Estimate
 from fairkit.results.report import Report
 from fairkit.results.rules import Rule
-from fairkit_group.over_classes import NAMES, ClassGaps
-from fairkit_registry.evidence.consistency import contradictions
+from fairkit_group.strata import NAMES, ClassGaps
+from fairkit_registry.evidence.charts import contradictions
 from fairkit_registry.evidence.settings import SignedSettings
 
 

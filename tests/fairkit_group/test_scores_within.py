@@ -10,10 +10,10 @@ from fairkit import PredictedColumns
 from fairkit.settings import ModelOptions
 from fairkit.statistics import Rows, Scores
 from fairkit_dependent import STRATA_BUCKETS
-from fairkit_group import collecting
+from fairkit_group import section as collecting
 from fairkit_group.calibration import Ecce
-from fairkit_group.distances_within import distances_within
 from fairkit_group.ranking import RocAuc, distances
+from fairkit_group.simultaneous import distances_within
 from fairkit_group.strata import Strata
 
 OF_SCORES = ("roc_auc_difference", "ecce_difference", "statistical_parity_ks")

@@ -26,7 +26,7 @@ from fairkit.intervals import (
     studentised_range,
     two_sided,
 )
-from fairkit.limits.selection import selected_quantile
+from fairkit.limits import selected_quantile
 
 NORMAL = NormalDist()
 VALUES = np.array([0.32, 0.1, 0.27])

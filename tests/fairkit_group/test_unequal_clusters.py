@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fairkit
-from fairkit.limits.means import student
+from fairkit.limits import student
 from fairkit_dependent import jackknife, ratio_noise
 from fairkit_group.calibration import CalibrationInTheLarge
 from fairkit_group.rates import SelectionRate

@@ -10,7 +10,7 @@ import pytest
 import fairkit
 from fairkit import PredictedColumns
 from fairkit.intervals import share_limits, two_sided
-from fairkit.results.schema import validate_report
+from fairkit.results.report import validate_report
 from fairkit_cli.formats import html as report_page
 from fairkit_cli.formats import screen as table
 

@@ -12,13 +12,10 @@ from fairkit.metrics import CONFUSION
 from fairkit.models.columns import PredictedColumns
 from fairkit.results.rules import Rule
 from fairkit.statistics import Rows, Scores
-from fairkit_group.allocation import allocated, distance_bounds
-from fairkit_group.boxes import disparity_bounds
-from fairkit_group.errors import BrierScore
-from fairkit_group.misclassified import LabelError, independent_boxes, wrong_groups, wrong_outcomes
+from fairkit_group.errors import BrierScore, LabelError, independent_boxes, wrong_groups, wrong_outcomes
+from fairkit_group.missing_groups import allocated, distance_bounds
 from fairkit_group.ranking import RocAuc, distances
-from fairkit_group.rates import RATES
-from fairkit_group.totals import EVERYBODY
+from fairkit_group.rates import EVERYBODY, RATES, disparity_bounds
 
 RATE_METRICS = [cls() for cls in RATES]
 

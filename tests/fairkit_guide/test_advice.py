@@ -110,7 +110,7 @@ def test_a_limit_that_is_called_passable_is_passed_by_four_of_five_equal_models(
     assert choices[0.02].passable == ()
     target, rng, n = _target(metric), np.random.default_rng(0), np.array([900.0, 2500.0])
     rule = {limit: Rule(metric, None, max=limit) for limit in choices}
-    from fairkit.planning.targets import sums_of
+    from fairkit.planning.assumptions import sums_of
 
     passed = dict.fromkeys(choices, 0)
     for _ in range(300):

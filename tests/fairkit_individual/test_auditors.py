@@ -355,7 +355,7 @@ def test_bad_data_is_told():
 
 
 def test_what_cannot_fit_is_refused(monkeypatch):
-    monkeypatch.setattr("fairkit_similarity.search.memory.available_bytes", lambda: 1_000_000)
+    monkeypatch.setattr("fairkit_similarity.search.starting.available_bytes", lambda: 1_000_000)
     with pytest.raises(DataError, match="GiB"):
         run(Constant(), dataset(people(10_000)), epsilon=0.1)
 

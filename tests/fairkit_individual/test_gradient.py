@@ -10,7 +10,7 @@ import pytest
 
 import fairkit
 from fairkit.errors import ModelError
-from fairkit_individual.torch_models import TorchClassifier
+from fairkit_individual.gradients import TorchClassifier
 
 FEATURES = ["age", "hours", "male"]
 FAVORABLE = fairkit.ModelOptions(favorable_class=1, score_kind="logit")
@@ -154,7 +154,7 @@ def test_operators_give_what_onnxruntime_gives():
     import onnxruntime
     from onnx import TensorProto, helper, numpy_helper
 
-    from fairkit_individual.reimport import find_head
+    from fairkit_individual.gradients import find_head
 
     rng = np.random.default_rng(0)
     w = rng.normal(size=(4, 3)).astype(np.float32)

@@ -104,10 +104,8 @@ def test_a_support_that_cannot_be_is_refused():
 
 
 def test_the_trend_is_the_mean_over_disjoint_parts():
-    from fairkit_individual.collect import AuditedRows
-    from fairkit_individual.rewards import Rewards
     from fairkit_individual.support import Parts
-    from fairkit_individual.tables import MemoryTable
+    from fairkit_individual.tables import AuditedRows, MemoryTable, Rewards
 
     columns = _people(200)
     z = np.stack([columns[name] for name in "abc"], axis=1)
@@ -166,7 +164,7 @@ def test_several_rules_on_a_gap_are_decided_under_an_adjustment():
 
 
 def test_certificates_of_different_sizes_are_not_compared_without_a_word():
-    from fairkit_registry.promotion.compare import worse_findings
+    from fairkit_registry.promotion.case import worse_findings
 
     small, large = _audit(_people(200)), _audit(_people(400))
     worse, unknown = worse_findings(small, large)

@@ -12,11 +12,20 @@ import pytest
 
 import fairkit
 from fairkit_laws import fairkit_packs
-from fairkit_laws.context import Context, NotAnsweredError
-from fairkit_laws.files import PackError, read_facts, read_pack
-from fairkit_laws.impact import adverse_impact, selection_rates, unknown, within_bands
-from fairkit_laws.numbers import MOST_BOSCHLOO, deviations, exact_tests, more_selections, ratio_interval
-from fairkit_laws.rendering import render
+from fairkit_laws.files import PackError, read_facts, read_pack, render
+from fairkit_laws.impact import (
+    MOST_BOSCHLOO,
+    Context,
+    NotAnsweredError,
+    adverse_impact,
+    deviations,
+    exact_tests,
+    more_selections,
+    ratio_interval,
+    selection_rates,
+    unknown,
+    within_bands,
+)
 from fairkit_laws.technical import alternatives
 
 PACKS = {cls.name: read_pack(cls.name, cls.text()) for cls in fairkit_packs()}

@@ -12,8 +12,7 @@ import pyarrow as pa
 import pytest
 
 import fairkit
-from fairkit_laws.context import Context
-from fairkit_laws.impact import selection_rates, unknown
+from fairkit_laws.impact import Context, selection_rates, unknown
 
 
 class Row(NamedTuple):

@@ -16,10 +16,8 @@ import fairkit
 import fairkit_laws
 from fairkit_cli.text.packs import complete as all_answered
 from fairkit_cli.text.packs import convention, flags_of, pack_record
-from fairkit_laws.context import Context, NotAnsweredError
-from fairkit_laws.files import read_pack
-from fairkit_laws.impact import categories, selection_rates
-from fairkit_laws.rendering import RefusedError, render
+from fairkit_laws.files import RefusedError, read_pack, render
+from fairkit_laws.impact import Context, NotAnsweredError, categories, selection_rates
 
 if TYPE_CHECKING:
     from fairkit.packs import PackFile, Rendering

@@ -10,8 +10,7 @@ import pytest
 import fairkit
 from fairkit.errors import DataError
 from fairkit.mitigators import Run, Table
-from fairkit_linear_post import LinearPost
-from fairkit_linear_post.programme import Rate, adjusted, solve
+from fairkit_linear_post import LinearPost, Rate, adjusted, solve
 from fairkit_onnx.write.export import check_parity, export
 from fairkit_repair.scored_rows import ScoredRows
 from fairkit_testing.samples import sample_data

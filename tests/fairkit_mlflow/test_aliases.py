@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from fairkit_mlflow.aliases import Guard
-from fairkit_registry.evidence.keys import load_public
+from fairkit_mlflow.tracked import Guard
+from fairkit_registry.evidence.signers import load_public
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.long]  # a server of MLflow
 

@@ -45,7 +45,7 @@ def test_findings_are_metrics_with_limits_and_the_report_is_an_artifact(
     import mlflow
 
     from fairkit_registry.evidence.certificate import verify
-    from fairkit_registry.evidence.keys import load_public
+    from fairkit_registry.evidence.signers import load_public
 
     result, run = evaluate(logged.uri, logged.frame, CONFIG | {"key": str(auditor)})
     data = fairkit.load_data(
@@ -117,7 +117,7 @@ def test_what_is_wrong_is_one_message(logged: Any, config: dict[str, Any], said:
 
 def test_names_of_metrics_are_those_that_trackers_take():
     from fairkit.results.findings import Finding
-    from fairkit_mlflow.numbers import name_of
+    from fairkit_mlflow.configuration import name_of
 
     odd = Finding(auditor="group", metric="x", value=1.0, sensitive="sex+a/b<c>", parameters={"class": "é"})
     assert name_of(odd) == "fairkit/x/sex and a_b_c_/class _"

@@ -9,11 +9,11 @@ from onnx import helper
 
 import fairkit
 from fairkit.errors import ModelError
+from fairkit_onnx.file import open_session
 from fairkit_onnx.plain import show
-from fairkit_onnx.read.statics import draws
-from fairkit_onnx.session import open_session
+from fairkit_onnx.read.graph import draws
+from fairkit_registry.blobs import check_file
 from fairkit_registry.errors import RegistryError
-from fairkit_registry.onnxfile import check_file
 
 from .hostile import data, graph
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fairkit_onnx import batches
-from fairkit_onnx.batches import BUDGET, FIRST, MOST, Batches
+from fairkit_onnx import file as batches
+from fairkit_onnx.file import BUDGET, FIRST, MOST, Batches
 
 
 def scored(rows, cost, monkeypatch, times=1):
@@ -62,7 +62,7 @@ def test_nearest_neighbours_score_in_little_memory():
     from skl2onnx import to_onnx
     from sklearn.neighbors import KNeighborsClassifier
 
-    from fairkit_onnx.model import OnnxModel
+    from fairkit_onnx.file import OnnxModel
 
     rng = np.random.default_rng(0)
     inside = rng.normal(size=(2_000, 4)).astype(np.float32)

@@ -380,7 +380,7 @@ def test_sixty_four_threads_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(fairkit.OnnxModel, "run_in_parts", run_in_parts)
     for secret in range(4):
-        monkeypatch.setattr("fairkit_onnx.read.probe.secrets.randbits", lambda bits, secret=secret: secret)
+        monkeypatch.setattr("fairkit_onnx.read.runner.secrets.randbits", lambda bits, secret=secret: secret)
         fairkit.audit(switch(), data())
     numbers = seen - {None}
     assert len(numbers) > 4

@@ -6,11 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairkit.errors import DataError, ModelError
-from fairkit_onnx.session import open_session
-from fairkit_onnx.write.cells import text_codes
-from fairkit_onnx.write.encode import MAX_ONE_HOT, fit_encoder
+from fairkit_onnx.file import open_session
+from fairkit_onnx.write.encode import MAX_ONE_HOT, fit_encoder, text_codes
+from fairkit_onnx.write.export import run_columns
 from fairkit_onnx.write.graph import GraphBuilder
-from fairkit_onnx.write.runtime import run_columns
 
 
 def texts(*values):

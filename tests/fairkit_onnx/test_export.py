@@ -11,11 +11,10 @@ from fairkit.data.roles import Roles
 from fairkit.errors import DataError, ModelError, ParameterError
 from fairkit.learners import LEARNERS
 from fairkit.mitigators import FittedModel, Prediction, Run, Table
-from fairkit_onnx.session import open_session
+from fairkit_onnx.file import open_session
 from fairkit_onnx.write.encode import fit_encoder
-from fairkit_onnx.write.export import TabularModel, check_parity, export
+from fairkit_onnx.write.export import TabularModel, check_parity, export, run_columns
 from fairkit_onnx.write.graph import ML_OPSET, OPSET
-from fairkit_onnx.write.runtime import run_columns
 from fairkit_repair.learners import fit_estimator, fit_learner
 
 

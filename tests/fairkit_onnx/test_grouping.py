@@ -7,12 +7,11 @@ import pytest
 
 import fairkit
 from fairkit.mitigators import Table
-from fairkit_onnx.session import open_session
-from fairkit_onnx.write.encode import fit_encoder
+from fairkit_onnx.file import open_session
+from fairkit_onnx.write.encode import LinearEncoding, fit_encoder
+from fairkit_onnx.write.export import run_columns
 from fairkit_onnx.write.graph import GraphBuilder
-from fairkit_onnx.write.grouping import GroupCodes
-from fairkit_onnx.write.linear import LinearEncoding
-from fairkit_onnx.write.runtime import run_columns
+from fairkit_onnx.write.rules import GroupCodes
 
 ROWS = 400
 

@@ -12,9 +12,9 @@ from fairkit.models.scorer import Predictions
 from fairkit.results.rules import Rule
 from fairkit_onnx import file
 from fairkit_onnx.plain import show
-from fairkit_onnx.read import probe
-from fairkit_onnx.read.probe import differing
-from fairkit_onnx.read.statics import draws
+from fairkit_onnx.read import runner as probe
+from fairkit_onnx.read.graph import draws
+from fairkit_onnx.read.runner import differing
 
 from .hostile import FAIR, UNFAIR, data, disparity, graph, table
 

@@ -10,8 +10,8 @@ from onnx import TensorProto, helper
 
 import fairkit
 from fairkit.errors import DataError, ModelError, ParameterError
-from fairkit_onnx.read.direction import crossed
-from fairkit_onnx.read.members import add_member_outputs, embed_weights
+from fairkit_onnx.read.output_meaning import crossed
+from fairkit_onnx.read.outputs import add_member_outputs, embed_weights
 from fairkit_onnx.write.graph import GraphBuilder
 
 from .hostile import FAIR, UNFAIR, data, disparity, graph, ours, table

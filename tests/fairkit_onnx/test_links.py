@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 from fairkit.errors import ModelError
-from fairkit_onnx.structure.links import check_monotone
+from fairkit_onnx.structure.monotone import check_monotone
 
 node, numpy_helper = onnx.helper.make_node, onnx.numpy_helper
 BOTH = {"p": (-1, 1)}

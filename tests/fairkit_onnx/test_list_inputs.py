@@ -11,11 +11,10 @@ import pytest
 import fairkit
 from fairkit.fitted import FittedModel
 from fairkit.mitigators import Run, Table
-from fairkit_onnx.session import open_session
+from fairkit_onnx.file import open_session
 from fairkit_onnx.write.encode import fit_encoder
-from fairkit_onnx.write.export import export
+from fairkit_onnx.write.export import export, run_columns
 from fairkit_onnx.write.graph import GraphBuilder
-from fairkit_onnx.write.runtime import run_columns
 from fairkit_repair.learners import fit_learner
 
 

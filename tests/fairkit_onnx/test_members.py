@@ -9,11 +9,10 @@ import pytest
 
 import fairkit
 from fairkit.errors import ModelError
-from fairkit_onnx.read.members import MIXTURE_KEY, add_member_outputs, embed_weights, member_weights
-from fairkit_onnx.session import open_session
-from fairkit_onnx.write.export import embed_settings
+from fairkit_onnx.file import open_session
+from fairkit_onnx.read.outputs import MIXTURE_KEY, add_member_outputs, embed_weights, member_weights
+from fairkit_onnx.write.export import embed_settings, run_columns
 from fairkit_onnx.write.graph import GraphBuilder
-from fairkit_onnx.write.runtime import run_columns
 
 WEIGHTS = (0.2, 0.5, 0.3)
 SLOPES, SHIFTS = np.array([1.0, -0.5, 0.25]), np.array([0.1, 0.6, 0.3])

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from fairkit.errors import ModelError
-from fairkit_onnx.session import open_session
-from fairkit_onnx.write.graph import GraphBuilder
-from fairkit_onnx.write.mixture import add_mixture_outputs, add_prefix_sums, mixture_chance, stack_members
-from fairkit_onnx.write.runtime import run_columns
+from fairkit_onnx.file import open_session
+from fairkit_onnx.write.export import run_columns
+from fairkit_onnx.write.graph import GraphBuilder, add_mixture_outputs, add_prefix_sums, mixture_chance, stack_members
 
 SCORES = {"a": np.array([0.1, 0.6, 0.9, 0.5]), "b": np.array([0.2, 0.4, 0.7, 0.5]), "c": np.array([0.8, 0.5, 0.6, 0])}
 WEIGHTS = (0.5, 0.2, 0.3)

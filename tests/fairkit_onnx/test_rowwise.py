@@ -10,9 +10,9 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+from fairkit_onnx.file import open_session
 from fairkit_onnx.plain import OPSETS
 from fairkit_onnx.rowwise import RULES, Call, NotShownError, Tensor, apply
-from fairkit_onnx.session import open_session
 
 ROWS = 6
 LENGTHS = (1, 2, 3, ROWS)  # a length that happens to be the number of rows is none

@@ -16,10 +16,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 import fairkit
 from fairkit.errors import ModelError, ParameterError
-from fairkit_onnx.model import OnnxModel
-from fairkit_onnx.read.safety import check_operators
+from fairkit_onnx.file import OnnxModel
+from fairkit_onnx.read.graph import check_operators
 from fairkit_onnx.sandbox import wire
-from fairkit_onnx.sandbox.limits import LEAST, Limits, current, free_memory, read_bytes, using
+from fairkit_onnx.sandbox.confine import LEAST, Limits, current, free_memory, read_bytes, using
 
 from .hostile import FAIR, UNFAIR, data, graph, table
 

@@ -8,7 +8,7 @@ from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from tests.oracles import predict_trees
 
 from fairkit.errors import ModelError
-from fairkit_onnx.session import open_session
+from fairkit_onnx.file import open_session
 from fairkit_onnx.write.graph import GraphBuilder
 from fairkit_onnx.write.trees import add_ensemble, lightgbm_trees, round_down, sklearn_trees, xgboost_trees
 

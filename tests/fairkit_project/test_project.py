@@ -7,9 +7,8 @@ import pytest
 
 import fairkit
 from fairkit.mitigators import Run, Table
-from fairkit_onnx.session import open_session
-from fairkit_onnx.write.export import export
-from fairkit_onnx.write.runtime import run_columns
+from fairkit_onnx.file import open_session
+from fairkit_onnx.write.export import export, run_columns
 from fairkit_project import Project, learn_projection
 from fairkit_similarity.learn import subspace
 

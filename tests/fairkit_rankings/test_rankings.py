@@ -11,8 +11,8 @@ import pytest
 import fairkit
 from fairkit.errors import DataError, FairkitError, ModelError, ParameterError
 from fairkit.settings import ModelOptions
-from fairkit_datasets.hiring import hiring_table
-from fairkit_rankings.positions import Positions, ndcg, pairs
+from fairkit_datasets.loans import hiring_table
+from fairkit_rankings import Positions, ndcg, pairs
 
 ROLES = {"label": "relevance", "sensitive": "sex", "query": "opening", "predictions": {"prediction": "score"}}
 
@@ -271,7 +271,7 @@ def test_a_model_that_gives_labels_only_ranks_nothing():
 
 
 def test_held_out_queries_stay_whole():
-    from fairkit_repair.mitigation.split import split_dataset
+    from fairkit_repair.mitigation.choose import split_dataset
 
     data = fairkit.load_data(hiring_table(40), **ROLES)
     train, test = split_dataset(data, 0.25, 0)

@@ -7,13 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from fairkit.results.findings import Finding
+from fairkit.results.findings import Finding, GroupValue
 from fairkit.results.policy import judge
-from fairkit.results.report import Report
+from fairkit.results.report import DataInfo, ModelInfo, Report
 from fairkit.results.rules import Rule
-from fairkit.results.subjects import DataInfo, ModelInfo
-from fairkit.results.values import GroupValue
-from fairkit_registry.evidence import certifying, signers
+from fairkit_registry.evidence import recompute as certifying
+from fairkit_registry.evidence import signers
 from fairkit_registry.evidence.settings import SignedSettings
 from fairkit_registry.store.registry import Registry
 

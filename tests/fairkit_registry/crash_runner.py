@@ -20,11 +20,14 @@ from jsonschema import Draft202012Validator  # noqa: F401
 from fairkit import plugins  # noqa: F401
 from fairkit.results.report import Report
 from fairkit_registry import blobs
-from fairkit_registry.evidence import certifying, signers
+from fairkit_registry.evidence import recompute as certifying
+from fairkit_registry.evidence import signers
 from fairkit_registry.evidence.settings import SignedSettings
-from fairkit_registry.exchange import importing
+from fairkit_registry.exchange import describe as importing
 from fairkit_registry.promotion import run as promotion
-from fairkit_registry.store import events, maintenance, tables
+from fairkit_registry.store import registry as maintenance
+from fairkit_registry.store import tables
+from fairkit_registry.store import tables as events
 from fairkit_registry.store.registry import Registry
 
 folder = Path(sys.argv[1])

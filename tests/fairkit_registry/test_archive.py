@@ -16,13 +16,12 @@ from hypothesis import strategies as st
 
 from fairkit.errors import FairkitError
 from fairkit_registry.errors import ArchiveError, CertificateError, RegistryError, VerificationError
-from fairkit_registry.exchange import importing
+from fairkit_registry.exchange import describe as importing
 from fairkit_registry.exchange import layout as archive
-from fairkit_registry.exchange.importing import import_archive, look_into
+from fairkit_registry.exchange.describe import import_archive, look_into
 from fairkit_registry.promotion.run import promote
-from fairkit_registry.store.maintenance import check
-from fairkit_registry.store.records import AliasPolicy
-from fairkit_registry.store.registry import Registry
+from fairkit_registry.store.index import AliasPolicy
+from fairkit_registry.store.registry import Registry, check
 
 
 @pytest.fixture

@@ -6,11 +6,9 @@ from importlib import resources
 
 import pytest
 
-from fairkit_cards.bom import cyclonedx
-from fairkit_cards.hub import hub_card
-from fairkit_cards.markdown import markdown
+from fairkit_cards import cyclonedx, hub_card, markdown
 from fairkit_registry.exchange import describe
-from fairkit_registry.store.records import AliasPolicy
+from fairkit_registry.store.index import AliasPolicy
 
 
 @pytest.fixture

@@ -13,11 +13,12 @@ from jsonschema import Draft202012Validator
 from referencing import Registry as ReferencedSchemas
 from referencing import Resource
 
+from fairkit.results.report import ModelInfo, report_schema
 from fairkit.results.rules import Rule
-from fairkit.results.schema import report_schema
-from fairkit.results.subjects import ModelInfo
 from fairkit_registry.errors import CertificateError, VerificationError
-from fairkit_registry.evidence import certificate, certifying, dsse, predicate
+from fairkit_registry.evidence import certificate, predicate
+from fairkit_registry.evidence import recompute as certifying
+from fairkit_registry.evidence import signed as dsse
 from fairkit_registry.evidence.settings import SignedSettings
 from fairkit_registry.evidence.signed import PAYLOAD_TYPE
 from fairkit_registry.jsonio import canonical
@@ -246,13 +247,13 @@ def signed_audit(model, certify):
 @given(data=st.data())
 def test_a_statement_of_any_form_is_refused_or_can_be_shown(signed_audit, make, data):
     """What is taken into a registry can be shown, compared and turned into cards, whoever made it."""
+    import fairkit_cards as bom
     from fairkit.exporters import Card
-    from fairkit_cards import bom
-    from fairkit_cards.markdown import markdown
-    from fairkit_cli.text.verified import certificate as describe
+    from fairkit_cards import markdown
+    from fairkit_cli.text.registry import certificate as describe
     from fairkit_registry.evidence import recompute
     from fairkit_registry.exchange.describe import certified
-    from fairkit_registry.promotion import compare
+    from fairkit_registry.promotion import case as compare
 
     statement = json.loads(signed_audit.payload)
     *before, last = data.draw(st.sampled_from(list(places(statement))))

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import fairkit
-from fairkit.results.findings import Finding
-from fairkit.results.values import GroupValue
+from fairkit.results.findings import Finding, GroupValue
 from fairkit_registry.evidence import certificate, charts
 from fairkit_registry.evidence.predicate import public_findings
 from fairkit_registry.evidence.recompute import compare_reports

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from fairkit_registry.promotion.compare import difference_interval, worse_findings
+from fairkit_registry.promotion.case import difference_interval, worse_findings
 
 
 def test_two_symmetric_intervals_add_in_squares(make):

@@ -12,8 +12,9 @@ import fairkit
 from fairkit.results.report import Report
 from fairkit.results.rules import Rule
 from fairkit_registry.errors import CertificateError, ContradictionError
-from fairkit_registry.evidence import certificate, certifying
-from fairkit_registry.evidence.consistency import contradictions
+from fairkit_registry.evidence import certificate
+from fairkit_registry.evidence import recompute as certifying
+from fairkit_registry.evidence.charts import contradictions
 from fairkit_registry.evidence.settings import SignedSettings
 from fairkit_registry.evidence.signed import PAYLOAD_TYPE
 
@@ -131,7 +132,7 @@ def test_a_number_that_no_float_holds_is_refused_at_the_door(registry, model, ce
     import base64
     import json
 
-    from fairkit_registry.evidence import dsse
+    from fairkit_registry.evidence import signed as dsse
 
     good = json.loads(certify(model()).read_bytes())
     payload = base64.b64decode(good["payload"]).replace(b'"value":0.05', b'"value":' + number.encode(), 1)

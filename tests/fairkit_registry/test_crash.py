@@ -10,7 +10,7 @@ import pytest
 
 from fairkit_registry.exchange.layout import export
 from fairkit_registry.promotion.run import promote
-from fairkit_registry.store.records import AliasPolicy
+from fairkit_registry.store.index import AliasPolicy
 from fairkit_registry.store.registry import Registry
 
 RANDOM_KILLS = int(os.environ.get("FAIRKIT_KILLS", "70"))

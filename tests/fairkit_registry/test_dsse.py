@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairkit_registry.errors import CertificateError
-from fairkit_registry.evidence import dsse, keys
+from fairkit_registry.evidence import signed as dsse
+from fairkit_registry.evidence import signers as keys
 
 HELLO = b"hello world"
 TYPE = "http://example.com/HelloWorld"

@@ -9,13 +9,13 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import fairkit
-from fairkit_onnx.model import OnnxModel
+from fairkit_onnx.file import OnnxModel
 from fairkit_registry.errors import VerificationError
-from fairkit_registry.evidence import certificate, certifying
-from fairkit_registry.evidence.keys import as_public
+from fairkit_registry.evidence import certificate
+from fairkit_registry.evidence import recompute as certifying
 from fairkit_registry.evidence.recompute import recompute
 from fairkit_registry.evidence.settings import SignedSettings
-from fairkit_registry.evidence.signers import KeySigner
+from fairkit_registry.evidence.signers import KeySigner, as_public
 
 
 @pytest.fixture(scope="module")

@@ -11,11 +11,12 @@ import pytest
 
 from fairkit.results.report import Report
 from fairkit_registry.errors import VerificationError
-from fairkit_registry.evidence import certificate, dsse
-from fairkit_registry.evidence.keys import load_public
+from fairkit_registry.evidence import certificate
+from fairkit_registry.evidence import signed as dsse
 from fairkit_registry.evidence.recompute import compare_reports, recompute
 from fairkit_registry.evidence.settings import SignedSettings
-from fairkit_registry.evidence.statements import PolicyLock, SignedTable
+from fairkit_registry.evidence.signed import PolicyLock, SignedTable
+from fairkit_registry.evidence.signers import load_public
 from fairkit_registry.jsonio import canonical
 
 GOLDEN = Path(__file__).parent / "golden"

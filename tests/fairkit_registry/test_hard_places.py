@@ -12,10 +12,8 @@ import pytest
 
 from fairkit_registry.errors import RegistryError
 from fairkit_registry.store.folder import INDEX_FILE
-from fairkit_registry.store.index import Index
-from fairkit_registry.store.maintenance import check
-from fairkit_registry.store.records import AliasPolicy
-from fairkit_registry.store.registry import Registry
+from fairkit_registry.store.index import AliasPolicy, Index
+from fairkit_registry.store.registry import Registry, check
 
 PROCESSES, EACH = 8, 50
 
@@ -30,7 +28,7 @@ ADDER = """
 
 READER = """
     import os, sys
-    from fairkit_registry.store.lookup import resolve
+    from fairkit_registry.store.registry import resolve
     from fairkit_registry import Registry
     place, stop = sys.argv[1:]
     rounds = 0
@@ -98,7 +96,7 @@ def test_eight_processes_add_fifty_versions_each(tmp_path, model):
 
 COLLECTOR = """
     import os, sys
-    from fairkit_registry.store.maintenance import gc
+    from fairkit_registry.store.registry import gc
     from fairkit_registry import Registry
     place, stop = sys.argv[1:]
     rounds = 0
@@ -177,7 +175,7 @@ def test_a_full_disk_is_a_clear_message_and_changes_nothing(tmp_path, make):
         from fairkit.support.files import FileError
         from fairkit_registry.errors import RegistryError
         from fairkit_registry.exchange.layout import export
-        from fairkit_registry.store.maintenance import check
+        from fairkit_registry.store.registry import check
         from fairkit_registry import Registry
         folder = Path(sys.argv[1])
         with Registry(folder / "registry", create=True) as store:
@@ -285,7 +283,7 @@ def test_a_read_only_folder_is_read_and_says_what_is_wrong(make, closed_well):
             crash = f"""
                 import os
                 from fairkit_registry import Registry
-                from fairkit_registry.store.records import AliasPolicy
+                from fairkit_registry.store.index import AliasPolicy
                 store = Registry({str(place)!r}, create=True)
                 store.add("credit", {str(model)!r})
                 store.set_alias("credit", "open", AliasPolicy(open=True))

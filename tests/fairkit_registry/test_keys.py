@@ -16,7 +16,8 @@ from cryptography.hazmat.primitives.serialization import (
 from fairkit.errors import PluginError
 from fairkit.support.files import FileError
 from fairkit_registry.errors import KeyFileError, RegistryError
-from fairkit_registry.evidence import keys, signers
+from fairkit_registry.evidence import signers
+from fairkit_registry.evidence import signers as keys
 
 
 def test_a_new_pair_is_private_belongs_together_and_is_never_replaced(tmp_path):

@@ -12,10 +12,12 @@ from typer.testing import CliRunner
 from fairkit.results.rules import Rule
 from fairkit_cli.main import app
 from fairkit_registry.errors import CertificateError, ContradictionError, VerificationError
-from fairkit_registry.evidence import certificate, certifying, statements
-from fairkit_registry.evidence.statements import PolicyLock
+from fairkit_registry.evidence import certificate
+from fairkit_registry.evidence import recompute as certifying
+from fairkit_registry.evidence import signed as statements
+from fairkit_registry.evidence.signed import PolicyLock
 from fairkit_registry.promotion.run import evaluate, promote
-from fairkit_registry.store.records import AliasPolicy
+from fairkit_registry.store.index import AliasPolicy
 
 LOCKED = datetime(2026, 1, 1, tzinfo=UTC)
 AUDITED = datetime(2026, 1, 2, tzinfo=UTC)
@@ -176,7 +178,7 @@ def test_a_revoked_key_locks_nothing(story, registry, signer, stranger):
 
 
 def test_a_registry_with_locks_is_checked_and_replayed(story, registry):
-    from fairkit_registry.store.maintenance import check, gc
+    from fairkit_registry.store.registry import check, gc
 
     registry.lock("credit", story.lock())
     story.add()

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from fairkit_cli.main import app
 from fairkit_registry.errors import ArchiveError, VerificationError
-from fairkit_registry.exchange.importing import import_archive
+from fairkit_registry.exchange.describe import import_archive
 from fairkit_registry.exchange.layout import export
 from fairkit_registry.store.registry import Registry
 

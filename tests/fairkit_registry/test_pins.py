@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 import pytest
 
 from fairkit.settings import ModelOptions
-from fairkit_registry.evidence import pins
+from fairkit_registry.evidence import settings as pins
 from fairkit_registry.evidence.settings import SignedSettings
 from fairkit_registry.promotion.run import evaluate, promote
-from fairkit_registry.store.records import AliasPolicy
+from fairkit_registry.store.index import AliasPolicy
 
 NOW = datetime(2026, 1, 10, tzinfo=UTC)
 RULE = {"metric": "demographic_parity_difference", "sensitive": "sex", "max": 0.1}
@@ -102,13 +102,13 @@ def test_what_has_no_default_is_pinned_or_as_in_the_current_version(registry, mo
     registry.set_alias("credit", "production", policy)
     decision = promote(registry, "credit@1", "production", now=NOW)
     assert decision.verdict == "pass"
-    assert f"signer's choice: data.label {json.dumps('paid')}" in "".join(texts(decision, "note"))
+    assert f"the signer chose data.label {json.dumps('paid')}" in "".join(texts(decision, "note"))
     refused = texts(evaluate(registry, "credit@2", "production", now=NOW))
     assert [f"setting {name} is" in text for text in refused] == [True]
     registry.set_alias("credit", "fresh", replace(policy, settings=pins.named(told())))
     assert f"setting {name} is" in texts(evaluate(registry, "credit@2", "fresh", now=NOW))[0]
     assert evaluate(registry, "credit@1", "fresh", now=NOW).verdict == "pass"
-    assert "signer's choice: data.label" not in "".join(texts(evaluate(registry, "credit@1", "fresh", now=NOW), "note"))
+    assert "the signer chose data.label" not in "".join(texts(evaluate(registry, "credit@1", "fresh", now=NOW), "note"))
 
 
 def test_the_default_written_out_is_the_default(registry, model, certify, policy, make):

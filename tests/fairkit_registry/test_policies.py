@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 import pytest
 
 from fairkit_registry.errors import RegistryError
-from fairkit_registry.evidence import pins
+from fairkit_registry.evidence import settings as pins
 from fairkit_registry.promotion.conditions import conditions, read_policy
 from fairkit_registry.promotion.run import evaluate
-from fairkit_registry.store.records import AliasPolicy
+from fairkit_registry.store.index import AliasPolicy
 
 NOW = datetime(2026, 1, 3, tzinfo=UTC)
 RULE = {"metric": "demographic_parity_difference", "sensitive": "sex", "max": 0.1}

@@ -8,13 +8,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from fairkit import plugins
-from fairkit.plugins.records import Plugin, PluginInfo
+from fairkit.plugins.loading import Plugin, PluginInfo
 from fairkit.promotions import PromotionCheck, Remark
 from fairkit_registry.errors import CertificateError
-from fairkit_registry.evidence import dsse
+from fairkit_registry.evidence import signed as dsse
 from fairkit_registry.evidence.signed import PAYLOAD_TYPE
 from fairkit_registry.promotion.run import evaluate, promote
-from fairkit_registry.store.records import AliasPolicy
+from fairkit_registry.store.index import AliasPolicy
 
 NOW = datetime(2026, 1, 10, tzinfo=UTC)
 RULE = {"metric": "demographic_parity_difference", "sensitive": "sex", "max": 0.1}

@@ -12,12 +12,12 @@ import pytest
 
 from fairkit.data.loading import load_data
 from fairkit.results.rules import Rule
-from fairkit_onnx.model import OnnxModel
+from fairkit_onnx.file import OnnxModel
 from fairkit_registry.errors import CertificateError, VerificationError
-from fairkit_registry.evidence import certificate, certifying
-from fairkit_registry.evidence.certifying import certify, fair_metrics_of, mitigation_of
-from fairkit_registry.evidence.consistency import declarations
-from fairkit_registry.evidence.recompute import compare_reports, recompute
+from fairkit_registry.evidence import certificate
+from fairkit_registry.evidence import recompute as certifying
+from fairkit_registry.evidence.charts import declarations
+from fairkit_registry.evidence.recompute import certify, compare_reports, fair_metrics_of, mitigation_of, recompute
 from fairkit_registry.evidence.settings import SignedSettings
 
 ROLES = {

@@ -10,11 +10,12 @@ from typer.testing import CliRunner
 
 from fairkit_cli.main import app
 from fairkit_registry.errors import RegistryError, RevokedError
-from fairkit_registry.evidence import certificate, dsse
+from fairkit_registry.evidence import certificate
+from fairkit_registry.evidence import signed as dsse
 from fairkit_registry.promotion.run import evaluate
-from fairkit_registry.store import events
-from fairkit_registry.store.maintenance import check
-from fairkit_registry.store.records import AliasPolicy
+from fairkit_registry.store import tables as events
+from fairkit_registry.store.index import AliasPolicy
+from fairkit_registry.store.registry import check
 
 NOW = datetime(2026, 1, 3, tzinfo=UTC)
 

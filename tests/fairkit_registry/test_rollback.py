@@ -12,12 +12,9 @@ import pytest
 from fairkit_registry.errors import RegistryError, TamperedError
 from fairkit_registry.jsonio import canonical, fingerprint
 from fairkit_registry.promotion.run import promote
-from fairkit_registry.store import heads
-from fairkit_registry.store.index import MIGRATIONS, statements
-from fairkit_registry.store.lookup import resolve
-from fairkit_registry.store.maintenance import check, gc
-from fairkit_registry.store.records import AliasPolicy
-from fairkit_registry.store.registry import Registry
+from fairkit_registry.store import folder as heads
+from fairkit_registry.store.index import MIGRATIONS, AliasPolicy, statements
+from fairkit_registry.store.registry import Registry, check, gc, resolve
 
 
 @pytest.fixture(autouse=True)

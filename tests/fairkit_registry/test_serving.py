@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 import onnx
 import pytest
 
-from fairkit.results.subjects import ModelInfo
+from fairkit.results.report import ModelInfo
 from fairkit_registry.promotion.run import evaluate
-from fairkit_registry.store.records import AliasPolicy
+from fairkit_registry.store.index import AliasPolicy
 
 PLAIN = {"rows": {"plain": True, "rows_apart": True}, "probed": {"rows": 400, "differ": 0}}
 NOW = datetime(2026, 1, 3, tzinfo=UTC)

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fairkit_registry import names, onnxfile
+from fairkit_registry import blobs as onnxfile
+from fairkit_registry import jsonio as names
 from fairkit_registry.errors import CertificateError, RegistryError, VerificationError
-from fairkit_registry.store import events, index
+from fairkit_registry.store import index
+from fairkit_registry.store import tables as events
 from fairkit_registry.store.folder import INDEX_FILE
-from fairkit_registry.store.lookup import register, register_pair, resolve
-from fairkit_registry.store.maintenance import check, gc
-from fairkit_registry.store.records import AliasPolicy
-from fairkit_registry.store.registry import Registry
+from fairkit_registry.store.index import AliasPolicy
+from fairkit_registry.store.registry import Registry, check, gc, register, register_pair, resolve
 
 
 @pytest.mark.parametrize("text", ["credit", "Credit-2.b_c", "credit@3", "credit@production", "a@b.c"])
@@ -378,7 +378,8 @@ def test_a_file_system_without_hard_links(tmp_path, model, monkeypatch):
 
 def test_check_looks_at_certificates_beside_damaged_ones(registry, model, certify):
     """A certificate that belongs to another model is found although another blob is damaged."""
-    from fairkit_registry.store import events, tables
+    from fairkit_registry.store import tables
+    from fairkit_registry.store import tables as events
 
     registry.add("credit", model(1))
     other = registry.add("credit", model(2), certificates=[certify(model(2))])

@@ -12,14 +12,14 @@ import pytest
 import fairkit
 from fairkit.results.rules import Rule
 from fairkit_registry.errors import CertificateError, VerificationError
-from fairkit_registry.evidence import certificate, dsse, predicate
+from fairkit_registry.evidence import certificate, predicate
+from fairkit_registry.evidence import signed as dsse
 from fairkit_registry.evidence import signed as statements
-from fairkit_registry.evidence.certifying import certify
-from fairkit_registry.evidence.recompute import recompute
+from fairkit_registry.evidence.recompute import certify, recompute
 from fairkit_registry.evidence.settings import SignedSettings
 from fairkit_registry.jsonio import canonical
 from fairkit_registry.promotion.run import promote
-from fairkit_registry.store.records import AliasPolicy
+from fairkit_registry.store.index import AliasPolicy
 
 NOW = datetime(2026, 1, 10, tzinfo=UTC)
 RULE = Rule(metric="demographic_parity_difference", sensitive="sex", max=0.3)
@@ -124,7 +124,7 @@ def test_the_joined_table_is_signed_and_pinned(signer, tmp_path):
     """A doctored table of people: its digest is a setting, which no alias takes without a pin."""
     import pyarrow as pa
 
-    from fairkit_registry.evidence import pins
+    from fairkit_registry.evidence import settings as pins
 
     ids = np.arange(600)
     rows = pa.table({"who": ids, "approved": (ids % 3 > 0).astype(int)})

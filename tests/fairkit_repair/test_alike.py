@@ -8,7 +8,7 @@ import pytest
 import fairkit
 from fairkit.fitted import FittedModel, Prediction
 from fairkit.mitigators import Table
-from fairkit_repair.mitigation.useless import below_majority, is_constant, treats_all_alike
+from fairkit_repair.mitigation.learned import below_majority, is_constant, treats_all_alike
 
 
 @pytest.mark.parametrize(

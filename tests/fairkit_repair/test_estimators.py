@@ -9,8 +9,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from fairkit.errors import DataError, ParameterError
 from fairkit.mitigators import Mitigator
 from fairkit_fairgbm.plugin import FairGBM
-from fairkit_onnx.session import open_session
-from fairkit_onnx.write.runtime import run_columns
+from fairkit_onnx.file import open_session
+from fairkit_onnx.write.export import run_columns
 from fairkit_repair.sklearn.estimators import mitigator
 
 Fair = mitigator(FairGBM)

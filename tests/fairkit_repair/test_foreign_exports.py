@@ -37,7 +37,7 @@ def test_a_rule_on_the_scores_of_the_model_in_memory(export: Export) -> None:
     assert after > max(export.truth.mean(), 1 - export.truth.mean()) - 0.02  # the scores still tell something
     score = export.score()
     if score is not None:  # the rule's score is the model's own, of the favorable label
-        from fairkit_onnx.model import OnnxModel
+        from fairkit_onnx.file import OnnxModel
 
         written = OnnxModel.load(result.onnx)
         columns = {name: people()[name] for name in people() if name in {i.name for i in written.inputs}}

@@ -14,14 +14,12 @@ import fairkit
 from fairkit.objective import Objective
 from fairkit_datasets.loans import loans_table
 from fairkit_repair.frontiers import training as frontier_work
-from fairkit_repair.frontiers.choice import Choice, Judged, chance, pareto, pick
-from fairkit_repair.frontiers.points import Measure, Point, point_key
-from fairkit_repair.frontiers.run import _moved, frontier
-from fairkit_repair.frontiers.state import State, _digest
-from fairkit_repair.frontiers.sweeps import Bounds, Sweep, parse_values
+from fairkit_repair.frontiers.run import Choice, Judged, _moved, chance, frontier, pareto, pick
+from fairkit_repair.frontiers.state import Measure, Point, State, _digest, point_key
+from fairkit_repair.frontiers.training import Bounds, Sweep, parse_values
 
 if TYPE_CHECKING:
-    from fairkit_repair.frontiers.record import Frontier
+    from fairkit_repair.frontiers.state import Frontier
 
 AXES = ("gap:sex", "accuracy")
 REWEIGH = Sweep(plugin="reweigh", vary={"strength": [0, 0.5, 1]})
@@ -364,7 +362,7 @@ def test_a_plugin_that_can_trains_along_its_parameter_in_one_run(tmp_path: Path,
 
 @pytest.mark.long
 def test_families_differ_in_one_parameter_and_a_failed_one_is_trained_one_by_one(monkeypatch: pytest.MonkeyPatch):
-    from fairkit_repair.frontiers.schedule import families_of
+    from fairkit_repair.frontiers.training import families_of
 
     wide = dataclasses.replace(BOUNDS, vary={"tolerance": [0.1, 0.2], "nu": [0.01, 0.02]})
     families = families_of(wide)

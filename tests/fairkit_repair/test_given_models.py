@@ -10,7 +10,7 @@ import pytest
 
 import fairkit
 from fairkit.objective import Objective
-from fairkit_cli.pages.search import path_told
+from fairkit_cli.pages.mitigation import path_told
 from fairkit_repair.repairing.preparing import optimism_of
 
 ROWS = 3_000
@@ -72,7 +72,7 @@ def test_the_cost_is_that_of_the_test_rows(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore")
 def test_a_model_that_learned_from_other_rows_is_measured_as_it_is(tmp_path: Path) -> None:
     from fairkit.data.table import Table
-    from fairkit_onnx.model import OnnxModel
+    from fairkit_onnx.file import OnnxModel
 
     model = OnnxModel.load(forest(7, tmp_path / "shallow.onnx", max_depth=3).read_bytes())
     assert optimism_of(model, Table.from_dataset(data(0)), Table.from_dataset(data(1)), Objective()) == 0.0

@@ -11,12 +11,12 @@ from fairkit.errors import ParameterError, PluginError
 from fairkit.fitted import Run
 from fairkit.learners import EncodedRows, Learner, find_learner
 from fairkit.mitigators import Mitigator
-from fairkit.plugins.loading import load_found
-from fairkit.plugins.records import FILE, PluginInfo
+from fairkit.plugins.loading import FILE, PluginInfo, load_found
 from fairkit_onnx.write.export import export
 from fairkit_repair.learners import fit_learner
-from fairkit_testing import learner_checks, sample_data
-from fairkit_testing.require import ContractError
+from fairkit_testing import mitigator_checks as learner_checks
+from fairkit_testing import sample_data
+from fairkit_testing.samples import ContractError
 
 
 class Careless(Learner):

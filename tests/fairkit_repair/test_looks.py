@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from fairkit_onnx.write.export import embed_settings
-from fairkit_repair.repairing.looks import identity_of, journal_of, record_look
+from fairkit_repair.repairing.run import identity_of, journal_of, record_look
 
 TEST, OTHER = (hashlib.sha256(text).hexdigest() for text in (b"rows", b"others"))
 

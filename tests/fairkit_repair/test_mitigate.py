@@ -17,12 +17,11 @@ from fairkit.data.table import intersect
 from fairkit.errors import FairkitError, ParameterError, PluginError
 from fairkit.fitted import FittedModel
 from fairkit.mitigators import Mitigator, Table
-from fairkit.parameters.declare import parameter
+from fairkit.parameters import parameter
 from fairkit.results.rules import Rule
 from fairkit_repair.learners import fit_learner
-from fairkit_repair.mitigation.choose import as_mitigator, find_mitigator
+from fairkit_repair.mitigation.choose import as_mitigator, find_mitigator, split_dataset, strata_of, stratified
 from fairkit_repair.mitigation.run import mitigate
-from fairkit_repair.mitigation.split import split_dataset, strata_of, stratified
 
 
 def people(n=1500, seed=0):

@@ -15,11 +15,11 @@ from fairkit.errors import ParameterError, PolicyError
 from fairkit.mitigators import Run
 from fairkit.objective import Objective
 from fairkit_datasets.loans import loans_table
-from fairkit_onnx.model import OnnxModel
-from fairkit_onnx.read.safety import embedded_settings, parse
+from fairkit_onnx.file import OnnxModel
+from fairkit_onnx.read.graph import embedded_settings, parse
 from fairkit_onnx.write.export import export_bytes
 from fairkit_repair.learners import fit_learner
-from fairkit_repair.mitigation.caveats import sensitive_inputs
+from fairkit_repair.mitigation.learned import sensitive_inputs
 
 ROLES = {"label": "decision", "favorable": "approved", "sensitive": ["sex"], "drop": ["would_repay"]}
 PARITY = fairkit.Rule("demographic_parity_difference", "sex", max=0.1)
@@ -85,7 +85,7 @@ def test_a_cutoff_stays_and_people_are_counted_as_the_audits_count_them(kept):
 
 def test_the_first_lines_and_the_file_say_what_happens_to_people_and_that_the_group_is_read(kept):
     from fairkit_cli.pages.mitigation import people_notes
-    from fairkit_repair.mitigation.caveats import decisions_told
+    from fairkit_repair.mitigation.learned import decisions_told
 
     told = " ".join(str(note.content) for note in people_notes(kept))
     assert f"{1000 * kept.people.approved.before:.0f} of 1,000 people before" in told

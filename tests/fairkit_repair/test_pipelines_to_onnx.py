@@ -7,7 +7,7 @@ import onnxruntime
 import pytest
 
 import fairkit
-from fairkit_onnx.sandbox.limits import Limits, using
+from fairkit_onnx.sandbox.confine import Limits, using
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +127,7 @@ def test_the_favorable_class_can_be_named():
     from sklearn.linear_model import LogisticRegression
 
     import fairkit
-    from fairkit_onnx.model import OnnxModel
+    from fairkit_onnx.file import OnnxModel
 
     rng = np.random.default_rng(0)
     x = rng.normal(size=(200, 3))

@@ -13,8 +13,8 @@ from onnx import TensorProto, helper, numpy_helper
 import fairkit
 from fairkit.errors import DataError, ModelError, ParameterError
 from fairkit.mitigators import Run, Table
-from fairkit.parameters.declare import parameter
-from fairkit_onnx.model import OnnxModel
+from fairkit.parameters import parameter
+from fairkit_onnx.file import OnnxModel
 from fairkit_onnx.write.export import check_parity, export
 from fairkit_onnx.write.rules import Piece
 from fairkit_repair.mitigation.run import mitigate

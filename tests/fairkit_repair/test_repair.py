@@ -19,19 +19,16 @@ from fairkit_onnx.write.export import export_bytes
 from fairkit_onnx.write.rules import Piece
 from fairkit_repair.learners import fit_learner
 from fairkit_repair.mitigation.choose import find_mitigator
-from fairkit_repair.mitigation.leaks import check_leak
+from fairkit_repair.mitigation.learned import check_leak
 from fairkit_repair.postprocess import PostProcessor, Solution
 from fairkit_repair.repairing import run as running
 from fairkit_repair.repairing.candidates import candidates
-from fairkit_repair.repairing.cells import CalibrationCells, Planned
-from fairkit_repair.repairing.chance import ByRates, equal_decisions, limits_of
+from fairkit_repair.repairing.chance import ByRates, CalibrationCells, Planned, equal_decisions, furthest, limits_of
 from fairkit_repair.repairing.evaluate import Bench, Clock
-from fairkit_repair.repairing.missing import furthest
-from fairkit_repair.repairing.notes import _price
-from fairkit_repair.repairing.power import power_of
-from fairkit_repair.repairing.refining import ALIKE, confirm, pick
-from fairkit_repair.scored_rows import ScoredRows
-from fairkit_repair.studies import Trial
+from fairkit_repair.repairing.preparing import power_of
+from fairkit_repair.repairing.run import _price
+from fairkit_repair.repairing.searching import ALIKE, confirm, pick
+from fairkit_repair.scored_rows import ScoredRows, Trial
 
 ROLES = {"label": "decision", "favorable": "approved", "sensitive": ["sex"], "drop": ["would_repay"]}
 PARITY = Rule(metric="demographic_parity_difference", sensitive="sex", max=0.1)
@@ -100,7 +97,7 @@ def test_equal_inputs_give_equal_files(found):
 
 @pytest.mark.long
 def test_the_file_says_how_it_was_searched_and_how_often_the_test_rows_were_looked_at(found, tmp_path):
-    from fairkit_onnx.read.safety import embedded_settings, parse
+    from fairkit_onnx.read.graph import embedded_settings, parse
 
     told = embedded_settings(parse(found.onnx, "fair.onnx"))["mitigation"]["search"]
     assert told["searched"] == len(found.search.measured)

@@ -10,15 +10,13 @@ import fairkit
 from fairkit.data.table import Table
 from fairkit.errors import DataError, ParameterError, PowerError
 from fairkit.results.rules import Rule
-from fairkit_datasets.hiring import HIRING_ROLES, hiring_table
-from fairkit_datasets.loans import loans_table
-from fairkit_repair.frontiers.choice import Choice
-from fairkit_repair.frontiers.run import frontier
-from fairkit_repair.frontiers.sweeps import Sweep
+from fairkit_datasets.loans import HIRING_ROLES, hiring_table, loans_table
+from fairkit_repair.frontiers.run import Choice, frontier
+from fairkit_repair.frontiers.training import Sweep
 from fairkit_repair.mitigation.choose import find_mitigator
-from fairkit_repair.repairing import refining
-from fairkit_repair.repairing.audits import ByAudits
-from fairkit_repair.repairing.cells import Planned
+from fairkit_repair.repairing import searching as refining
+from fairkit_repair.repairing.chance import Planned
+from fairkit_repair.repairing.evaluate import ByAudits
 from fairkit_testing.mitigator_checks import Trained
 from fairkit_testing.samples import sample_data, sample_model
 

@@ -13,7 +13,7 @@ import pytest
 import fairkit
 from fairkit.errors import DataError, ModelError, ParameterError
 from fairkit.mitigators import Run, Table
-from fairkit_onnx.model import OnnxModel
+from fairkit_onnx.file import OnnxModel
 from fairkit_repair.mitigation.run import mitigate
 from fairkit_rto.mitigator import RandomizedThresholds
 

@@ -9,10 +9,8 @@ import pytest
 
 from fairkit.mitigators import Run
 from fairkit_repair.scored_rows import ScoredRows
-from fairkit_rto.constraints import EqualRates, Setting, covariance_of, exact_thresholds, sorted_margins
-from fairkit_rto.mitigator import RandomizedThresholds
-from fairkit_rto.selection import EPSILONS, GAMMAS, NEAR, RHO_SHIFTS, Wishes, choose
-from fairkit_rto.solver import ramp
+from fairkit_rto.constraints import EqualRates, Setting, covariance_of, exact_thresholds, ramp, sorted_margins
+from fairkit_rto.mitigator import EPSILONS, GAMMAS, NEAR, RHO_SHIFTS, RandomizedThresholds, Wishes, choose
 from fairkit_threshold_optimizer import ThresholdOptimizer
 
 

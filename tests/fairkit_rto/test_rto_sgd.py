@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fairkit_rto.ramps import sort_groups
-from fairkit_rto.sgd import Duals, sgd_thresholds, shuffled_epochs
-from fairkit_rto.solver import parity_threshold, ramp
+from fairkit_rto.constraints import Duals, parity_threshold, ramp, sgd_thresholds, shuffled_epochs, sort_groups
 
 
 def parity(groups: int, rho: float, epsilon: float = 0.0) -> Duals:

@@ -7,8 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairkit_rto.ramps import SortedScores, Term, evaluate, sort_groups
-from fairkit_rto.solver import covariance_multiplier, parity_threshold, ramp
+from fairkit_rto.constraints import (
+    SortedScores,
+    Term,
+    covariance_multiplier,
+    evaluate,
+    parity_threshold,
+    ramp,
+    sort_groups,
+)
 
 
 def one_group(margins, weights=None) -> SortedScores:

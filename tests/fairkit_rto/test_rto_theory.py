@@ -7,8 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from fairkit_rto.ramps import sort_groups
-from fairkit_rto.solver import parity_threshold, ramp
+from fairkit_rto.constraints import parity_threshold, ramp, sort_groups
 
 
 def objective(margins, codes, upper, lower, *, gamma, rho, epsilon):

@@ -8,8 +8,7 @@ import pytest
 from fairkit.errors import DataError, ParameterError
 from fairkit_onnx.write.encode import fit_encoder
 from fairkit_sensei import swap_words
-from fairkit_sensei.counterfactuals import ColumnFlips, GivenCounterfactuals, find_flips
-from fairkit_sensei.versions import Versions
+from fairkit_sensei.counterfactuals import ColumnFlips, GivenCounterfactuals, Versions, find_flips
 
 N = 60
 COLUMNS = {

@@ -13,8 +13,8 @@ import fairkit
 from fairkit.errors import DataError, ModelError, ParameterError
 from fairkit.mitigators import Run, Table
 from fairkit_onnx.write.export import export
-from fairkit_repair.mitigation.split import split_dataset
-from fairkit_repair.tradeoff import Tradeoff
+from fairkit_repair.mitigation.choose import split_dataset
+from fairkit_repair.scored_rows import Tradeoff
 from fairkit_sensei import SenSeI
 from fairkit_similarity import learn
 from fairkit_testing.samples import sample_data

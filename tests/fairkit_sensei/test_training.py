@@ -9,13 +9,11 @@ import pytest
 from tests.optional import LazyModule
 
 from fairkit.errors import DataError, ModelError, ParameterError
-from fairkit_repair.learners.networks import fully_connected
+from fairkit_repair.learners import fully_connected
 from fairkit_sensei import fit_network
-from fairkit_sensei.batches import BalancedBatches
-from fairkit_sensei.losses import loss_for
-from fairkit_sensei.records import SenSeIRows, SenSeISettings, usual_rho
-from fairkit_sensei.training import train
-from fairkit_similarity.geometry import Geometry
+from fairkit_sensei.frontier import SenSeIRows, SenSeISettings, usual_rho
+from fairkit_sensei.training import BalancedBatches, loss_for, train
+from fairkit_similarity.metric import Geometry
 
 torch = LazyModule("torch")
 

@@ -10,7 +10,7 @@ from tests.optional import LazyModule
 
 from fairkit.errors import DataError, ModelError
 from fairkit_similarity.ascent import Disparity, Frame, Origin, output_directions, worst_case
-from fairkit_similarity.geometry import Geometry
+from fairkit_similarity.metric import Geometry
 from fairkit_similarity.networks import DenseNetwork, Image, ModuleNetwork, as_network, check_module
 from fairkit_similarity.outside import best_plan, search_outside
 

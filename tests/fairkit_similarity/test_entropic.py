@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from fairkit.errors import ParameterError
-from fairkit_similarity.entropic import entropic_plan
-from fairkit_similarity.transport import Support
+from fairkit_similarity.transport import Support, entropic_plan
 
 
 def problem(seed):

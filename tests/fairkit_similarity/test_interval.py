@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fairkit_similarity.interval import FEWEST, spread
+from fairkit_similarity.outside import FEWEST, spread
 from fairkit_similarity.transport import Support
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fairkit_similarity.outputs import centred_logits, squared_difference
+from fairkit_similarity.networks import centred_logits, squared_difference
 
 
 def logits(n=40, classes=3, seed=0):

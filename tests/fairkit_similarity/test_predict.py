@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from fairkit.data.roles import value_text
-from fairkit_similarity.design import Design
-from fairkit_similarity.encode import Encoder, distinct
-from fairkit_similarity.predict import PENALTIES, logistic_directions, ridge_direction
+from fairkit_similarity.encode import Design, Encoder, distinct
+from fairkit_similarity.networks import PENALTIES, logistic_directions, ridge_direction
 
 
 def table(n=600, seed=0, jobs=12):

@@ -14,7 +14,7 @@ import sys
 import numpy as np
 from fairkit_similarity.search.starting import start_numba
 start_numba()
-from fairkit_similarity.search.duplicates import same_rows
+from fairkit_similarity.search.problem import same_rows
 group, first = same_rows(np.array([[1.0], [2.0], [1.0]]))
 assert group.tolist() == [0, 1, 0] and first.tolist() == [0, 1]
 assert "scipy.linalg" not in sys.modules and "scipy.linalg.cython_blas" in sys.modules

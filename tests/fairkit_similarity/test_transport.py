@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from fairkit.errors import DataError, ParameterError
-from fairkit_similarity.plan import transport_plan
-from fairkit_similarity.search.duplicates import same_rows
+from fairkit_similarity.learn import transport_plan
+from fairkit_similarity.search.problem import same_rows
 from fairkit_similarity.transport import Support
 
 _spec = importlib.util.spec_from_file_location("individual_oracles", Path(__file__).with_name("oracles.py"))

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 import fairkit
-from fairkit_sql.engine import SqlEngine
+from fairkit_sql.counted import SqlEngine
 
 LABELLED: dict[str, Any] = {"label": "hired", "favorable": "yes"}
 

@@ -12,7 +12,7 @@ import pytest
 
 import fairkit
 from fairkit.errors import DataError, ParameterError, RowsNeededError
-from fairkit_sql.engine import SqlEngine
+from fairkit_sql.counted import SqlEngine
 
 from .shared import LABELLED, assert_equal, both, database, people
 
@@ -33,9 +33,7 @@ def without_spark(monkeypatch):
 
 def asked(dialect: str) -> str:
     """Return what an engine is asked: plain keys, a binned number, a score in bins, buckets of clusters."""
-    from fairkit_sql.cells import Bins, Coding, expression_of
-    from fairkit_sql.clusters import bucket_of
-    from fairkit_sql.relation import compiled
+    from fairkit_sql.cells import Bins, Coding, bucket_of, compiled, expression_of
 
     kinds = {
         "sex": "string",
@@ -237,7 +235,7 @@ def test_a_failed_audit_leaves_no_connection_open(tmp_path, engine):
 
 def test_what_needs_rows_is_said_before_a_database_is_asked(tmp_path, monkeypatch):
     pq.write_table(people(400), tmp_path / "people.parquet")
-    monkeypatch.setattr("fairkit_sql.engine.counted_part", lambda source: pytest.fail("asked"))
+    monkeypatch.setattr("fairkit_sql.counted.counted_part", lambda source: pytest.fail("asked"))
     data = fairkit.load_data(tmp_path / "people.parquet", **ROLES)
     with pytest.raises(RowsNeededError, match="looks at single rows"):
         fairkit.audit(None, data, auditors=["correspondence"], engine=SqlEngine(pulls=False))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import fairkit
 from fairkit.engines.local import Doubled
-from fairkit_sql.engine import SqlEngine
+from fairkit_sql.counted import SqlEngine
 
 from .shared import LABELLED, assert_equal, both, database, people
 
@@ -110,9 +110,8 @@ def test_buckets_of_whole_numbers_and_text_are_even():
     import duckdb
     import ibis
 
-    from fairkit.data.clusters import BUCKETS, buckets_of
-    from fairkit_sql.clusters import bucket_of, standing_for
-    from fairkit_sql.relation import compiled
+    from fairkit.data.groups import BUCKETS, buckets_of
+    from fairkit_sql.cells import bucket_of, compiled, standing_for
 
     ids = ibis.table({"a": "int64", "b": "string"}, name="ids")
     given = pa.table({"a": np.arange(-100_000, 100_000), "b": np.arange(200_000).astype(str)})

@@ -9,7 +9,7 @@ import pytest
 
 import fairkit
 from fairkit.errors import RowsNeededError
-from fairkit_sql.engine import SqlEngine
+from fairkit_sql.counted import SqlEngine
 
 from .shared import LABELLED, assert_equal, both, people
 

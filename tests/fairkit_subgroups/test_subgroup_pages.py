@@ -10,9 +10,8 @@ import fairkit
 from fairkit.models.columns import PredictedColumns
 from fairkit.results.report import Report
 from fairkit_cli.formats import screen as text_of
-from fairkit_repair.frontiers.choice import Choice
-from fairkit_repair.frontiers.run import frontier
-from fairkit_repair.frontiers.sweeps import Sweep
+from fairkit_repair.frontiers.run import Choice, frontier
+from fairkit_repair.frontiers.training import Sweep
 
 
 def decided(rows=8000, seed=0):

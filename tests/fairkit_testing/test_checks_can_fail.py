@@ -16,26 +16,26 @@ import pytest
 import fairkit
 from fairkit.exporters import Exporter
 from fairkit.mitigators import Capability, FittedModel, Prediction
-from fairkit.models.sources import ModelSource
-from fairkit.plugins.records import Plugin, PluginInfo
+from fairkit.models.scorer import ModelSource
+from fairkit.plugins.loading import Plugin, PluginInfo
 from fairkit.signers import Signer
 from fairkit_repair.learners import fit_learner
 from fairkit_testing import (
     ContractError,
     auditor_checks,
-    capability_checks,
     checks_for,
     contract,
-    exporter_checks,
     metric_checks,
     mitigator_checks,
-    model_source_checks,
-    parameter_checks,
     plugin_checks,
-    promotion_checks,
     run_checks,
-    signer_checks,
 )
+from fairkit_testing import auditor_checks as model_source_checks
+from fairkit_testing import auditor_checks as promotion_checks
+from fairkit_testing import auditor_checks as signer_checks
+from fairkit_testing import metric_checks as exporter_checks
+from fairkit_testing import plugin_checks as capability_checks
+from fairkit_testing import plugin_checks as parameter_checks
 from fairkit_testing.auditor_checks import Audited
 from fairkit_testing.mitigator_checks import Trained
 
@@ -181,7 +181,7 @@ def test_metrics(check, cls, said):
 
 def test_every_metric_check_is_tested_here():
     tested = {mark.args[1][i][0] for mark in test_metrics.pytestmark for i in range(len(mark.args[1]))}
-    assert tested == set(metric_checks.CHECKS)
+    assert tested == set(metric_checks.METRIC_CHECKS)
 
 
 class Fine(fairkit.Auditor):
@@ -297,7 +297,7 @@ def test_auditors(check, cls, said, tmp_path, monkeypatch):
 
 def test_every_auditor_check_is_tested_here():
     tested = {case[0] for mark in test_auditors.pytestmark if mark.args for case in mark.args[1]}
-    assert tested == set(auditor_checks.CHECKS)
+    assert tested == set(auditor_checks.AUDITOR_CHECKS)
 
 
 class Plain(fairkit.Mitigator):
@@ -463,7 +463,7 @@ def test_mitigators(check, cls, said):
 
 def test_every_mitigator_check_is_tested_here():
     tested = {case[0] for mark in test_mitigators.pytestmark if mark.args for case in mark.args[1]}
-    assert tested == {*mitigator_checks.CHECKS, *capability_checks.CHECKS}
+    assert tested == {*mitigator_checks.MITIGATOR_CHECKS, *capability_checks.CAPABILITY_CHECKS}
 
 
 def test_a_file_that_an_interrupted_training_leaves_is_found():
@@ -656,7 +656,7 @@ class Careful(Anything):
 
 
 def test_model_source_checks():
-    for check in model_source_checks.CHECKS:
+    for check in model_source_checks.MODEL_SOURCE_CHECKS:
         check(Careful)
     with pytest.raises(ContractError, match="small letters"):
         model_source_checks.check_model_source_name(Anything)
@@ -712,7 +712,7 @@ class Same(Digest):
 
 
 def test_exporter_checks():
-    for check in exporter_checks.CHECKS:
+    for check in exporter_checks.EXPORTER_CHECKS:
         check(Digest)
     for check, cls, said in (
         (exporter_checks.check_export_is_text, Raw, "gives bytes"),

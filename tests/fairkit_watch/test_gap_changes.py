@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fairkit_watch.gap_changes import gap_change
+from fairkit_watch.alarms import gap_change
 
 
 def counts(rows, pi, t, f):

@@ -8,8 +8,20 @@ import numpy as np
 import pytest
 
 from fairkit.intervals import wilson
-from fairkit_watch.between import Between, Ends, difference, extreme, pairs, ratio, spending
-from fairkit_watch.sequences import deviance_limits, factor, lambda_grid, mean_limits, rate_limits
+from fairkit_watch.sequences import (
+    Between,
+    Ends,
+    deviance_limits,
+    difference,
+    extreme,
+    factor,
+    lambda_grid,
+    mean_limits,
+    pairs,
+    rate_limits,
+    ratio,
+    spending,
+)
 
 
 def evidence(counted, n, p, grid, sign):

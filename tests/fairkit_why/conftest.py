@@ -40,7 +40,7 @@ def trained(frame, features=None, learner="lightgbm", **roles):
     from fairkit.data.loading import load_data
     from fairkit.data.table import Table
     from fairkit.fitted import Run
-    from fairkit_repair.learners.fit import fit_learner
+    from fairkit_repair.learners import fit_learner
 
     data = load_data(frame, **(ROLES | roles), features=features)
     settings = {"n_estimators": 20} if learner == "lightgbm" else {}

@@ -35,7 +35,7 @@ def test_there_is_no_background_to_choose(model, frame):
     told = {"why": {"metric": ("score",)}}
     reports = [fairkit.audit(model, one, auditors=["why"], parameters=told) for one in data]
     assert reports[0].data.sha256 != reports[1].data.sha256
-    names = set(fairkit_why.parameters.Parameters.__dataclass_fields__)
+    names = set(fairkit_why.audit_rows.Parameters.__dataclass_fields__)
     assert not names & {"background", "baseline", "sample", "samples", "seed", "rows"}
 
 

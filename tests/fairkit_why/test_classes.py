@@ -8,9 +8,9 @@ import pytest
 import fairkit
 from fairkit.errors import DataError, ParameterError
 from fairkit.settings import ModelOptions
-from fairkit_onnx.model import OnnxModel
-from fairkit_why.asks import OneClass
-from fairkit_why.exact import read_exact
+from fairkit_onnx.file import OnnxModel
+from fairkit_why.exact_trees import read_exact
+from fairkit_why.permutation_walks import OneClass
 
 NUMBERS = ["income", "debt", "years"]
 CLASSES = ["full", "none", "part"]
@@ -59,7 +59,7 @@ def own_file(kind):
     """Train fairkit's own learner on three classes."""
     from fairkit.data.table import Table
     from fairkit.fitted import Run
-    from fairkit_repair.learners.fit import fit_learner
+    from fairkit_repair.learners import fit_learner
 
     settings = {"n_estimators": 5} if kind != "logistic" else {}
     data = fairkit.load_data(people(), label="grant", favorable="full", sensitive=["sex"], features=NUMBERS)

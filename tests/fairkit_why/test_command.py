@@ -81,7 +81,7 @@ def test_a_wrong_column_is_one_message(folder):
 @pytest.mark.long
 def test_no_other_auditor_may_state_what_is_left(folder):
     from fairkit.results.report import Report
-    from fairkit_registry.evidence.consistency import contradictions
+    from fairkit_registry.evidence.charts import contradictions
 
     words = (folder / "loans.onnx", *data(folder), "--set", "why.metric=score", "--allow", "income", "--format", "json")
     record = json.loads(run("why", *words))

@@ -8,7 +8,7 @@ import pytest
 import fairkit
 from fairkit.data.loading import load_data
 from fairkit.errors import FairkitError
-from fairkit.results.conditions import texts_of
+from fairkit.results.findings import texts_of
 
 from .conftest import trained
 

@@ -9,9 +9,10 @@ import pytest
 
 import fairkit
 from fairkit.settings import ModelOptions
-from fairkit_onnx.model import OnnxModel
-from fairkit_why import exact, kernels
-from fairkit_why.fringes import cut_trees
+from fairkit_onnx.file import OnnxModel
+from fairkit_why import exact_trees as exact
+from fairkit_why import kernels
+from fairkit_why.exact_trees import cut_trees
 
 
 def tree_score(ensemble, fringes, players):
@@ -187,7 +188,7 @@ def test_boosters_files_are_divided_as_by_enumeration(oracle, kind, tmp_path):
         from fairkit.data.loading import load_data
         from fairkit.data.table import Table
         from fairkit.fitted import Run
-        from fairkit_repair.learners.fit import fit_learner
+        from fairkit_repair.learners import fit_learner
 
         data = load_data(frame, label="y", favorable=1, sensitive=["sex"], features=NUMBERS + TEXTS)
         settings = {"n_estimators": 6}

@@ -8,11 +8,10 @@ import math
 import numpy as np
 import pytest
 
-from fairkit_watch.rate_parts import Cells, divided, parts_of
-from fairkit_why.limits import Noise
-from fairkit_why.nuisances import FOLDS, Design, _logistic, _splines
-from fairkit_why.parts import label_error
-from fairkit_why.unexplained import Comparison, unexplained
+from fairkit_watch.counting import Cells, divided, parts_of
+from fairkit_why.audit_rows import label_error
+from fairkit_why.conditional_gap import FOLDS, Comparison, Design, _logistic, _splines, unexplained
+from fairkit_why.permutation_walks import Noise
 
 
 def test_parts_are_the_shapley_values_of_three_factors():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fairkit_why.walks import walk
+from fairkit_why.permutation_walks import walk
 
 
 class Table:

@@ -12,7 +12,7 @@ import pytest
 import fairkit
 from fairkit.support import files, timings
 from fairkit_onnx.sandbox import confine
-from fairkit_similarity.search import memory
+from fairkit_similarity.search import starting as memory
 from fairkit_watch import log
 
 ROLES = {"label": "decision", "favorable": "approved", "sensitive": ["sex"]}

@@ -97,7 +97,7 @@ def alternatives(
     from fairkit.support.files import check_writable, write_atomic
     from fairkit_alternatives.search import alternatives as run
     from fairkit_cli.config import load_announced
-    from fairkit_cli.terminal.console import progress_bar
+    from fairkit_cli.terminal.output import progress_bar
 
     for target in (output, save):
         if target is not None:

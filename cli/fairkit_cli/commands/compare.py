@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from fairkit.errors import ParameterError
-from fairkit.results.comparisons import told_apart
+from fairkit.results.policy import told_apart
 from fairkit_cli import options as opt
 from fairkit_cli.commands.compared import is_report, of_reports, of_tables, own_features, own_thresholds
 from fairkit_cli.formats import text_of
-from fairkit_cli.terminal.output import exit_code, write
+from fairkit_cli.terminal.output import exit_code, record_text, write
 
 
 @opt.expanded
@@ -70,13 +70,13 @@ def compare(
 
     Each --predictions is one more to compare, after the models: columns of the data, as in `fairkit audit`.
     """
-    from fairkit.data.predictions import PredictionRoles
+    from fairkit.data.roles import PredictionRoles
     from fairkit.models.columns import PredictedColumns
     from fairkit.support.files import check_writable
     from fairkit_cli.commands.audit import drawing
     from fairkit_cli.config import load_announced
-    from fairkit_cli.subject import load_model
-    from fairkit_cli.terminal.console import progress_bar
+    from fairkit_cli.packs import load_model
+    from fairkit_cli.terminal.output import progress_bar
     from fairkit_comparing.run import compare as run
 
     if output is not None:
@@ -134,3 +134,39 @@ def compare(
     result = told_apart(result, names)
     write(lambda terminal: text_of(result, output_format, terminal), output)
     raise typer.Exit(exit_code(result.verdict))
+
+
+# `fairkit parity`: does a file decide as the model did?
+
+
+@opt.expanded
+def parity(
+    model: Annotated[str, typer.Argument(metavar="MODEL.onnx", help="The file, or a name in the registry.")],
+    *,
+    columns: opt.DataOptions,
+    predictions: opt.PredictionColumns = None,
+    threshold: Annotated[
+        float | None, opt.option("--threshold", "T", "Compare decisions by this threshold in place of the file's own.")
+    ] = None,
+    output_format: opt.TableFormat = "table",
+    output: opt.Output = None,
+    config: opt.ConfigFile = None,
+) -> None:
+    """Compare a file's decisions and scores with those that the model made, columns of the data, row by row.
+
+    Exit code 1 where decisions differ. In Python: fairkit.parity(file, estimator, X).
+    """
+    from fairkit.data.roles import PredictionRoles
+    from fairkit_cli.config import load_announced
+    from fairkit_cli.packs import load_model
+    from fairkit_comparing.parity import parity as compared
+
+    settings = load_announced(config)
+    if not predictions and not settings.data.get("predictions"):
+        raise ParameterError("which decisions? Name the column with what the model said: --predictions decision=COL")
+    named = PredictionRoles.parse(predictions) if predictions else PredictionRoles.of(settings.data["predictions"])
+    loaded = load_model(model, settings)
+    carried = {**loaded.settings, "label": None, "sensitive": None}
+    found = compared(loaded, None, opt.load_dataset(columns, settings, carried, predictions=named), threshold=threshold)
+    write(lambda _: record_text(found.to_dict()) if output_format == "json" else f"{found}\n", output)
+    raise typer.Exit(0 if found else 1)

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import DataError, ParameterError
-from fairkit.results.comparisons import told_apart
+from fairkit.results.policy import told_apart
 from fairkit.settings import at_threshold
-from fairkit.support.names import listed_names
-from fairkit_onnx.read.served import has_rule
+from fairkit.support.escaping import listed_names
+from fairkit_onnx.read.outputs import has_rule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from fairkit.data.dataset import Dataset
-    from fairkit.results.comparisons import Comparison
+    from fairkit.results.policy import Comparison
     from fairkit.results.report import Report
     from fairkit.results.rules import Rule
     from fairkit.settings import AuditSettings
@@ -34,7 +34,7 @@ def is_report(path: str) -> bool:
 
 def of_reports(paths: Sequence[str], policy: Sequence[Rule] = ()) -> Comparison:
     """Compare two reports or certificates."""
-    from fairkit_cli.report_changes import compare_reports
+    from fairkit_cli.evidence import compare_reports
 
     if len(paths) != 2 or not all(map(is_report, paths)):
         raise ParameterError("give two reports or certificates, the earlier one first, and no models among them")
@@ -46,8 +46,7 @@ def of_reports(paths: Sequence[str], policy: Sequence[Rule] = ()) -> Comparison:
 
 
 def _read(path: str) -> Report:
-    from fairkit.results.report import Report
-    from fairkit.results.schema import validate_report
+    from fairkit.results.report import Report, validate_report
 
     raw = Path(path).read_bytes()
     try:
@@ -113,8 +112,8 @@ def of_tables(
 ) -> Comparison:
     """Compare a model on one table with the same model, or the one that followed it, on another."""
     from fairkit.auditing.run import audit
-    from fairkit_cli.report_changes import compare_reports
-    from fairkit_comparing.windows import changes_between
+    from fairkit_cli.evidence import compare_reports
+    from fairkit_comparing.collect import changes_between
 
     if not 1 <= len(models) <= 2:
         raise ParameterError(

@@ -15,7 +15,7 @@ from fairkit_cli.terminal.output import INCONCLUSIVE, INTERRUPTED, PASSED, exit_
 
 if TYPE_CHECKING:
     from fairkit_cli.config import Config
-    from fairkit_repair.frontiers.sweeps import Sweep
+    from fairkit_repair.frontiers.training import Sweep
 
 Plugins = Annotated[list[str] | None, opt.option("--plugin", "NAME", "A method; repeatable, all in one picture.")]
 Vary = Annotated[
@@ -138,10 +138,9 @@ def frontier(
     from fairkit.support.files import check_writable, write_atomic
     from fairkit_cli.commands.audit import drawing
     from fairkit_cli.config import load_announced
-    from fairkit_cli.terminal.console import progress_bar
-    from fairkit_repair.frontiers.choice import Choice
+    from fairkit_cli.terminal.output import progress_bar
+    from fairkit_repair.frontiers.run import Choice, own_auditor
     from fairkit_repair.frontiers.run import frontier as run
-    from fairkit_repair.frontiers.run import own_auditor
 
     for target in (output, report, state):
         if target is not None:
@@ -203,8 +202,8 @@ def read_sweeps(
     plugins: Sequence[str], vary: Sequence[str], search: Sequence[str], fixed: Sequence[str], config: Config
 ) -> list[Sweep]:
     """Sort ``PLUGIN.KEY=...`` by plugin; with one plugin its name may be left out."""
-    from fairkit.parameters.declare import split_assignment
-    from fairkit_repair.frontiers.sweeps import Bounds, Sweep, parse_values
+    from fairkit.parameters import split_assignment
+    from fairkit_repair.frontiers.training import Bounds, Sweep, parse_values
 
     names = opt.split_names(plugins) or [str(name) for name in [config.mitigate.get("plugin")] if name]
     if not names:

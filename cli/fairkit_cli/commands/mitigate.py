@@ -93,7 +93,7 @@ def mitigate(
     from fairkit.support.files import check_writable
     from fairkit_cli.commands.audit import drawing
     from fairkit_cli.config import load_announced
-    from fairkit_cli.terminal.console import progress_bar
+    from fairkit_cli.terminal.output import progress_bar
 
     settings = load_announced(config)
     target = _target(output, settings)
@@ -146,10 +146,10 @@ class Plan:
 def _searched_or_run(plan: Plan, train: Any, shared: dict[str, Any], settings: Config) -> MitigationResult:
     """Search under the policy where one can be; else run the named method as it is set."""
     from fairkit.errors import PowerError
-    from fairkit_cli.fields import as_options
+    from fairkit_cli.helping import as_options
     from fairkit_repair.mitigation.run import mitigate
+    from fairkit_repair.repairing.preparing import can_choose
     from fairkit_repair.repairing.run import repair
-    from fairkit_repair.repairing.tolerances import can_choose
 
     parameters = {} if plan.plugin is None else _parameters(plan.plugin, plan.assignments, settings)
     plain = plan.repeats > 1 or plan.task not in (None, "binary")
@@ -181,7 +181,7 @@ def _searched_or_run(plan: Plan, train: Any, shared: dict[str, Any], settings: C
 
 def _of_methods(assignments: Sequence[str], config: Config) -> dict[str, dict[str, Any]]:
     """Combine ``[mitigate.METHOD]`` with --set METHOD.KEY=VALUE."""
-    from fairkit.parameters.declare import split_assignment
+    from fairkit.parameters import split_assignment
     from fairkit_repair.mitigation.choose import find_mitigator
 
     parameters: dict[str, dict[str, Any]] = {name: dict(values) for name, values in config.mitigators.items()}
@@ -219,7 +219,7 @@ def _carried(model: str | None) -> dict[str, Any]:
     """Return the data settings that a base model carries."""
     if model is None:
         return {}
-    from fairkit_onnx.read import safety
+    from fairkit_onnx.read import graph as safety
 
     return safety.embedded_settings(safety.parse(safety.read_bytes(Path(model)), model))
 
@@ -233,7 +233,7 @@ def _test_data(test: str | None, typed: opt.DataOptions, config: Config, carried
 
 def _parameters(plugin: str, assignments: Any, config: Config) -> dict[str, Any]:
     """Combine ``[mitigate.<plugin>]`` with --set KEY=VALUE (PLUGIN.KEY=VALUE means the same); --set wins."""
-    from fairkit.parameters.declare import split_assignment
+    from fairkit.parameters import split_assignment
 
     given = dict(config.mitigators.get(plugin, {}))
     for text in assignments:
@@ -246,7 +246,7 @@ def _register(name: str, folder: Path | None, result: MitigationResult, target: 
     """Add the model before and after to the registry, the second with the first as its parent."""
     import tempfile
 
-    from fairkit_registry.store.lookup import register_pair
+    from fairkit_registry.store.registry import register_pair
 
     place = config.registry_folder(folder)
     with tempfile.TemporaryDirectory() as temporary:

@@ -148,8 +148,8 @@ def _labels(
     from fairkit.auditing.drawing import draw_labels, exploration
     from fairkit.support.files import write_atomic
     from fairkit_cli.config import load_config
-    from fairkit_cli.subject import chosen
-    from fairkit_cli.text.plan import drawn_text, explored_text
+    from fairkit_cli.packs import chosen
+    from fairkit_cli.text.packs import drawn_text, explored_text
 
     rules = opt.split_names(wanted) or []
     if not rules:
@@ -193,7 +193,7 @@ def _rows_csv(data: Dataset, rows: Sequence[int], label: str) -> str:
     import numpy as np
 
     from fairkit.data.dataset import BATCH_ROWS
-    from fairkit_cli.text.spreadsheet import csv_text
+    from fairkit_cli.text.registry import csv_text
 
     predicted = () if data.roles.predictions is None else data.roles.predictions.columns
     shown = [name for name in data.columns if name != label and name not in predicted]
@@ -210,7 +210,7 @@ def text_of(made: Plan, output_format: str, terminal: bool) -> str:
     """Return a plan in a format."""
     if output_format == "json":
         return json_text(made.to_dict()) + "\n"
-    from fairkit_cli.text.plan import plan_text
+    from fairkit_cli.text.packs import plan_text
 
     return plan_text(made, terminal=terminal)
 
@@ -248,8 +248,7 @@ def _single(parts: dict[str | None, Any]) -> Any:
 
 def _read(path: Path) -> Report:
     from fairkit.errors import DataError
-    from fairkit.results.report import Report
-    from fairkit.results.schema import validate_report
+    from fairkit.results.report import Report, validate_report
 
     try:
         record = json.loads(read_small(path))

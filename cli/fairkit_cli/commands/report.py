@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fairkit.errors import ParameterError
 from fairkit_cli import options as opt
-from fairkit_cli.packs import find_pack, read_facts_file, rendered
-from fairkit_cli.terminal.output import FAILED, INCONCLUSIVE, PASSED, record_text, say, write
+from fairkit_cli.packs import find_pack, installed, read_facts_file, rendered
+from fairkit_cli.terminal.output import FAILED, INCONCLUSIVE, PASSED, echo, print_json, record_text, say, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -136,7 +137,7 @@ def _check_asked(
 def monitored(folder: Path, newest: Shown) -> Monitoring:
     """Return a page's monitoring section for a watch of a certificate's model."""
     from fairkit_cli.pages.watch import monitoring
-    from fairkit_watch.snapshot import courses
+    from fairkit_watch.records import courses
 
     with _watch_of(folder, newest) as watch:
         look = watch.look(None)
@@ -174,8 +175,8 @@ def _accepted(states: str | None, unread_by: str | None, *, strict: bool) -> dic
 def _written(made: Rendering, shown: Shown, output_format: str) -> str:
     """Return a rendering in a format, after a word about each gap and each clause that cannot be rested on."""
     from fairkit_cli.pages.certificates import checked_banner
-    from fairkit_cli.pages.packs import pack_page
-    from fairkit_cli.render.markdown import markdown_page
+    from fairkit_cli.pages.report import pack_page
+    from fairkit_cli.render.text import markdown_page
     from fairkit_cli.text.packs import flags_of, pack_csv, pack_record
 
     page = pack_page(made, [checked_banner(shown)])
@@ -199,3 +200,78 @@ def told(shown: Sequence[Shown]) -> int:
         if not one.signed:
             say(f"{one.name}: {one.state[0].lower()}{one.state[1:]}")
     return FAILED if any(one.failed for one in shown) else PASSED
+
+
+# `fairkit packs`: the renderings for laws, and the state of their clauses.
+
+
+app = typer.Typer(
+    help="Renderings for laws: what they are, and which clauses apply.",
+    invoke_without_command=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+Names = Annotated[
+    list[str] | None, typer.Argument(metavar="NAME...", help="Packs; without any: all.", show_default=False)
+]
+
+
+@app.callback(invoke_without_command=True)
+def packs(ctx: typer.Context, output_format: opt.TableFormat = "table") -> None:
+    """List the renderings for laws: name, law, source, edition, and the day on which the source was checked."""
+    if ctx.invoked_subcommand is not None:
+        return
+    found, failures = installed()
+    if output_format == "json":
+        print_json([pack.to_dict() for pack in found.values()])
+    for pack in found.values() if output_format == "table" else ():
+        echo(
+            f"{pack.name}  {pack.title}",
+            f"    {pack.law}",
+            f"    {pack.source}, checked {pack.checked}, status {pack.to_dict()['status'] or 'unknown'}",
+            f"    facts: {', '.join(fact.key for fact in pack.facts) or 'none'}",
+        )
+    for failure in failures:
+        say(failure)
+
+
+@app.command("status")
+def status(
+    names: Names = None,
+    *,
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict", help="Exit code 3 where a clause is overdue, or lacks its source or its mark: for releases."
+        ),
+    ] = False,
+    output_format: opt.TableFormat = "table",
+) -> None:
+    """List every clause by the day until which its check counts: state today, mark, what may change it."""
+    from fairkit_cli.options.data import today
+
+    rows = sorted(clauses(names, today()), key=lambda row: (row["recheck_by"], row["pack"]))
+    if output_format == "json":
+        print_json(rows)
+    else:
+        for row in rows:
+            odd = [*(["OVERDUE"] if row["overdue"] else []), *(f"LACKS {word}" for word in row["lacks"])]
+            said = f"{row['recheck_by']}  {row['pack']}  {row['clause']}: {row['today']} ({row['mark'] or 'no mark'})"
+            echo("  ".join([said, *odd]))
+        echo(*dict.fromkeys(f"may change  {row['pack']}: {what}" for row in rows for what in row["watch"]))
+    raise typer.Exit(INCONCLUSIVE if strict and any(row["overdue"] or row["lacks"] for row in rows) else PASSED)
+
+
+def clauses(names: Sequence[str] | None, day: str) -> list[dict[str, Any]]:
+    """Return a record for each clause of the packs named, or of all."""
+    from fairkit.plugins.finding import pack_plugins
+
+    if names:
+        chosen = [find_pack(name) for name in names]
+    else:
+        found, failures = installed()
+        chosen = list(found.values())
+        for failure in failures:
+            say(failure)
+    form, today = pack_plugins()[1], datetime.date.fromisoformat(day)
+    return [{"pack": pack.name, **record} for pack in chosen for record in form.clauses(pack, today)]

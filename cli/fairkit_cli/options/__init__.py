@@ -27,6 +27,11 @@ from fairkit_cli.options.audit import (
     rules_of,
 )
 from fairkit_cli.options.data import (
+    DATA,
+    ENGINE,
+    MODEL,
+    OUTPUT,
+    POLICY,
     About,
     AskingOptions,
     ConditionOptions,
@@ -37,15 +42,16 @@ from fairkit_cli.options.data import (
     Label,
     Labelled,
     PredictionColumns,
+    Rare,
     SandboxOptions,
     SensitiveColumns,
     first_known,
+    formats,
     listed,
     load_dataset,
+    option,
     split_names,
     stated_facts,
 )
-from fairkit_cli.options.declare import DATA, ENGINE, MODEL, OUTPUT, POLICY, Rare, formats, option
 from fairkit_cli.options.expand import expanded, expanded_but
-from fairkit_cli.options.search import Objective, SearchOptions, Value
-from fairkit_cli.options.watching import AlarmOptions, WatchedColumns
+from fairkit_cli.options.search import AlarmOptions, Objective, SearchOptions, Value, WatchedColumns

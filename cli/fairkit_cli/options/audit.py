@@ -12,8 +12,17 @@ import typer
 from fairkit.errors import ParameterError
 from fairkit.results.rules import Rule
 from fairkit.settings import DEFAULT_AUDITORS, AuditSettings, ModelOptions, Setting, declared
-from fairkit_cli.options.data import listed, split_names
-from fairkit_cli.options.declare import OUTPUT, POLICY, Rare, declared_option, formats, option, setting_option
+from fairkit_cli.options.data import (
+    OUTPUT,
+    POLICY,
+    Rare,
+    declared_option,
+    formats,
+    listed,
+    option,
+    setting_option,
+    split_names,
+)
 
 if TYPE_CHECKING:
     from fairkit_cli.config import Config
@@ -227,7 +236,7 @@ def _renamed(texts: Sequence[str] | None) -> dict[str, str]:
 
 def _owned(assignments: Sequence[str]) -> list[tuple[str, str, str]]:
     """Split ``AUDITOR.KEY=VALUE``."""
-    from fairkit.parameters.declare import split_assignment
+    from fairkit.parameters import split_assignment
 
     parts = []
     for text in assignments:

@@ -3,25 +3,90 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from urllib.parse import urlsplit
 
-from fairkit.errors import ParameterError
-from fairkit.sources.servers import TOKEN
-from fairkit.support.names import listed_names
-from fairkit_cli.config import FACTS, Config
-from fairkit_cli.options.declare import DATA, ENGINE, Rare, option
+import typer
+
+from fairkit.errors import ParameterError, did_you_mean
+from fairkit.settings import Setting, declared
+from fairkit.sources.address import TOKEN
+from fairkit.support.escaping import listed_names
+from fairkit_cli.config import FACTS, Config, check_host
 from fairkit_cli.terminal.output import say
-from fairkit_cli.trust import check_host
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
-    from fairkit.data.predictions import PredictionRoles
-    from fairkit_cli.config import Config
-    from fairkit_onnx.sandbox.limits import Limits
+    from fairkit.data.roles import PredictionRoles
+    from fairkit_onnx.sandbox.confine import Limits
+
+
+# How a command declares an option: one line each, in a panel of its help.
+
+
+DATA = "Data"
+ENGINE = "Engine"
+MODEL = "Model"
+POLICY = "Policy"
+STATISTICS = "Statistics"
+OUTPUT = "Output"
+
+
+@dataclass(frozen=True, slots=True)
+class Rare:
+    """What is rarely set: it has no option, but ``--set KEY=VALUE``."""
+
+    key: str
+    help: str
+
+
+def option(name: str, metavar: str, help_text: str, panel: str | None = None, **more: Any) -> Any:
+    """Declare an option that takes a value."""
+    return typer.Option(name, metavar=metavar, help=help_text, rich_help_panel=panel, **more)
+
+
+_TYPES: dict[str, Any] = {"text": str, "number": float, "integer": int, "names": list[str], "columns": list[str]}
+
+
+def declared_option(setting: Setting) -> Any:
+    """Return the annotation of the option that gives a setting."""
+    shown: Any = option(setting.option, setting.metavar, setting.help, setting.panel)
+    if setting.rare:
+        shown = Rare(f"{setting.table}.{setting.key}", setting.help)
+    return Annotated[_TYPES[setting.kind] | None, shown]
+
+
+def setting_option(name: str) -> Any:
+    """Declare the option of a setting in a command that takes it alone."""
+    setting = next(each for each in declared() if each.name == name)
+    return option(setting.option, setting.metavar, setting.help, setting.panel)
+
+
+def formats(*described: str, exporters: bool = False) -> Any:
+    """Declare ``--format`` of a command that knows these formats (``NAME`` or ``NAME: what it is``).
+
+    With `exporters` also those of plugins (`fairkit.exporters`).
+    """
+    names = [text.partition(":")[0] for text in described]
+
+    def check(value: str) -> str:
+        if value not in names and exporters:
+            from fairkit.plugins import exporter_of
+
+            exporter_of(value)
+        elif value not in names:
+            hint = did_you_mean(value, names, what="formats")
+            raise ParameterError(f"--format: there is no format {value!r}. {hint}")
+        return value
+
+    told = [re.sub(r"(\w+): (.*)", r"\1 (\2)", text) for text in described]
+    told += ["one that a plugin writes"] if exporters else []
+    help_text = f"How the result is written: {', '.join(told[:-1])} or {told[-1]}."
+    return typer.Option("--format", metavar="NAME", help=help_text, callback=check, rich_help_panel=OUTPUT)
 
 
 DataFile = Annotated[
@@ -294,7 +359,7 @@ class EngineOptions:
         if self.no_pull:
             if self.engine != "sql":
                 raise ParameterError("engine.no_pull is about --engine sql; add it, or leave engine.no_pull out")
-            from fairkit_sql.engine import SqlEngine
+            from fairkit_sql.counted import SqlEngine
 
             return {"engine": SqlEngine(pulls=False), "scheduler": self.scheduler}
         return {"engine": self.engine, "scheduler": self.scheduler}
@@ -323,7 +388,7 @@ class SandboxOptions:
 
     def limits(self, config: Config) -> Limits:
         """Return the limits: options win over the configuration file."""
-        from fairkit_onnx.sandbox.limits import TIMEOUT, Limits, read_bytes
+        from fairkit_onnx.sandbox.confine import TIMEOUT, Limits, read_bytes
 
         configured = config.sandbox
         memory = self.memory or configured.get("memory")
@@ -413,7 +478,7 @@ About = Annotated[
 
 def stated_facts(typed: Sequence[str] | None, config: Config, *, dated: bool) -> dict[str, str]:
     """Return the facts: what was typed wins over the configuration file."""
-    from fairkit.results.about import facts_of
+    from fairkit.results.findings import facts_of
 
     facts = {**config.about, **{key: str(config.model[key]) for key in FACTS if key in config.model}}
     typed_facts: dict[str, str] = {}

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from fairkit.errors import ParameterError, did_you_mean
-from fairkit_cli.options.data import SandboxOptions
-from fairkit_cli.options.declare import Rare
+from fairkit_cli.options.data import Rare, SandboxOptions
 
 ASSIGNMENTS = "assignments"
 """The parameter of ``--set`` in every command."""
@@ -121,7 +120,7 @@ def _with_keys(parameter: inspect.Parameter, known: Mapping[str, Field]) -> insp
 
 def _assign(typed: dict[str, Any], known: Mapping[str, Field]) -> None:
     """Give fields what ``--set`` says; what is left of it are parameters of plugins."""
-    from fairkit.parameters.declare import split_assignment
+    from fairkit.parameters import split_assignment
 
     tables = {key.partition(".")[0] for key in known}
     left: list[str] = []
@@ -167,7 +166,7 @@ def _limited(typed: Mapping[str, Any]) -> Iterator[None]:
         yield
         return
     from fairkit_cli.config import load_config
-    from fairkit_onnx.sandbox.limits import using
+    from fairkit_onnx.sandbox.confine import using
 
     with using(options.limits(load_config(typed.get("config")))):
         yield

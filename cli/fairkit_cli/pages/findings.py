@@ -18,7 +18,7 @@ from fairkit.reading import (
     survives,
 )
 from fairkit.results.evidence import HighestGroup, LowestGroup, evidence_of
-from fairkit.support.numbers import interval, number
+from fairkit.support.escaping import interval, number
 from fairkit_cli.pages.charts import ForestRow, forest
 from fairkit_cli.pages.individuals import rows_about
 from fairkit_cli.pages.parts import (
@@ -41,13 +41,12 @@ from fairkit_cli.pages.parts import (
     sized,
     words,
 )
-from fairkit_cli.pages.terms import metric_cell
+from fairkit_cli.pages.sheet import metric_cell
 from fairkit_cli.text.view import about_many
 
 if TYPE_CHECKING:
-    from fairkit.results.findings import Finding
+    from fairkit.results.findings import Finding, GroupValue
     from fairkit.results.report import Report
-    from fairkit.results.values import GroupValue
 
 _UNIT_SCALE = 1.5
 _MOST_LEVELS = 3

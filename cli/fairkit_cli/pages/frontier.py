@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fairkit.support.numbers import measured, number
-from fairkit_cli.fields import as_options
+from fairkit.support.escaping import measured, number
+from fairkit_cli.helping import as_options
 from fairkit_cli.pages import charts
+from fairkit_cli.pages.certificates import change_parts, notes_parts
 from fairkit_cli.pages.charts import TradePoint, label
-from fairkit_cli.pages.comparison import change_parts, notes_parts
 from fairkit_cli.pages.parts import (
     Cell,
     Chart,
@@ -30,12 +30,12 @@ from fairkit_cli.pages.parts import (
     sized,
     words,
 )
-from fairkit_repair.tradeoff import Tradeoff
+from fairkit_repair.scored_rows import Tradeoff
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from fairkit_repair.frontiers.record import Frontier
+    from fairkit_repair.frontiers.state import Frontier
 
 
 def tradeoff_chart(

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fairkit.reading import metric_name, metric_term
 from fairkit.results.evidence import Calibration, CurveBands, Curves, Histogram, evidence_of
-from fairkit.support.numbers import interval, number
+from fairkit.support.escaping import interval, number
+from fairkit_cli.helping import as_options
 from fairkit_cli.pages import charts
-from fairkit_cli.pages.charts import heights
-from fairkit_cli.pages.findings import largest_of
+from fairkit_cli.pages.charts import ForestRow, heights
+from fairkit_cli.pages.findings import forest_chart, largest_of
 from fairkit_cli.pages.parts import (
     Cell,
     Chart,
@@ -17,9 +19,11 @@ from fairkit_cli.pages.parts import (
     Interval,
     Key,
     Legend,
+    Listing,
     Measured,
     Note,
     On,
+    Page,
     Panel,
     Part,
     Section,
@@ -31,10 +35,19 @@ from fairkit_cli.pages.parts import (
     words,
 )
 from fairkit_cli.pages.sheet import anchor_of
-from fairkit_cli.text.view import FEW_ROWS, NO_GROUP, favorable_class, group_table, groups_that_matter
+from fairkit_cli.text.view import (
+    FEW_ROWS,
+    NO_GROUP,
+    Stratified,
+    against,
+    favorable_class,
+    group_table,
+    groups_that_matter,
+    inside,
+)
 
 if TYPE_CHECKING:
-    from fairkit.results.findings import Finding
+    from fairkit.results.findings import Finding, GroupValue, StratumValue
     from fairkit.results.report import Report
     from fairkit_cli.text.view import GroupRow
 
@@ -273,3 +286,121 @@ def _calibration(curves: Mapping[str, Any], names: Sequence[str], about: str, of
         name="calibration",
         of=of,
     )
+
+
+# Groups against a reference, and inside strata: tables, and forest plots of the differences.
+
+
+MOST_DRAWN = 30
+"""So many strata are drawn at most, the largest ones; the table has the others."""
+
+
+def condition_sections(report: Report) -> list[Section]:
+    """Return a section for each reference group and for the strata of each column; nothing where there are none."""
+    referred = [_against(*key, findings) for key, findings in against(report).items()]
+    return [*referred, *(_inside(strata, report.confidence) for strata in inside(report))]
+
+
+def _against(sensitive: str, reference: str, findings: Sequence[Finding]) -> Section:
+    rows: list[Sequence[Cell]] = [
+        (finding.metric, name_of(group.group), *sized(group.value, group.interval))
+        for finding in findings
+        for group in finding.groups
+    ]
+    differences = [
+        ForestRow(
+            name=f"{finding.metric} · {group.group}",
+            value=group.value,
+            interval=group.interval,
+            tip=f"{finding.metric} of {group.group} against {reference}: {number(group.value)}, interval "
+            f"{interval(group.interval)}",
+        )
+        for finding in findings
+        for group in finding.groups
+        if finding.metric.endswith("_difference") and group.value is not None
+    ]
+    label = f"Groups of {sensitive} against {reference}"
+    title = f"{label}: differences"
+    chart = forest_chart(differences, "difference", title, zero=False) if differences else None
+    table = Table(label, [*words("metric", "group"), *numbers("value", "interval")], rows)
+    intro = Note("Signed differences and ratios; the intervals of all groups hold together.", on=On.PAGE)
+    return Section([label, Span(", intervals that hold together", on=On.TEXT)], [intro, chart, table])
+
+
+def _inside(stratified: Stratified, confidence: float) -> Section:
+    label = f"Groups of {stratified.sensitive} inside the strata of {stratified.within}"
+    rows: list[Sequence[Cell]] = [
+        (row.metric, number(row.whole), *sized(row.value, row.interval), row.agreement) for row in stratified.rows
+    ]
+    columns = [*words("metric"), *numbers("as a whole", "inside strata", "interval", "strata agree")]
+    intro = (
+        f"Pooled over the strata, with {confidence:.0%} intervals. Where the strata do not agree, read their own "
+        "numbers."
+        if stratified.how == "pooled"
+        else f"The largest of the strata, with {confidence:.0%} intervals that hold for all of them."
+    )
+    table = Table(f"{label}, {stratified.how}", columns, rows)
+    strata = None if stratified.strata is None else _strata(stratified.strata, stratified.within)
+    return Section([label, Span(f", {stratified.how}", on=On.TEXT)], [Note(intro, on=On.PAGE), table, strata])
+
+
+def _strata(finding: Finding, within: str) -> Section:
+    """Return the strata's own numbers, the largest ones drawn."""
+    high, low = (str(finding.evidence.get(f"{end}_group", "")) for end in ("highest", "lowest"))
+    title = f"{finding.metric} in each stratum: {high} minus {low}"
+    largest = sorted(finding.strata, key=lambda stratum: -stratum.rows)[:MOST_DRAWN]
+    drawn = [
+        ForestRow(
+            name=f"{within} {stratum.stratum}",
+            value=stratum.value,
+            interval=stratum.interval,
+            status="inconclusive" if stratum.few else "none",
+            tip=f"{within} {stratum.stratum}, {stratum.rows:,} rows: {number(stratum.value)}, interval "
+            f"{interval(stratum.interval)}",
+        )
+        for stratum in finding.strata
+        if stratum in largest and stratum.value is not None
+    ]
+    rows: list[Sequence[Cell]] = [
+        (
+            name_of(stratum.stratum),
+            f"{stratum.rows:,}",
+            *(number(group.value) for group in stratum.groups),
+            *sized(stratum.value, stratum.interval),
+            "few rows" if stratum.few else "",
+        )
+        for stratum in finding.strata
+    ]
+    names = map(name_of, (group.group for group in finding.strata[0].groups))
+    columns = [*words(name_of(within)), *numbers("rows", *names, "difference", "interval"), *words("")]
+    chart = forest_chart(drawn, "difference", title, zero=False) if drawn else None
+    return Section([Span(title, on=On.TEXT)], [chart, Table(title, columns, rows)], "part")
+
+
+# One finding: the number, what it means, its groups and strata, what a reader must know.
+
+
+def finding_page(finding: Finding) -> Page:
+    """Return the page of a finding."""
+    term = metric_term(finding.metric)
+    place = [" between groups of ", name_of(finding.place)] if finding.place else [" over all rows"]
+    level = f", {finding.confidence:.0%} interval {interval(finding.interval)}."
+    pair = ". There is no interval." if finding.interval is None else level
+    head = [Span(f"{term.plain}: {number(finding.value)}", "strong"), *place, pair]
+    parts: list[Part | None] = [
+        Note(head, "banner", "undecided" if finding.inconclusive else "none", word=""),
+        Note(f"Undecided: {finding.inconclusive}") if finding.inconclusive else None,
+        Note([term.meaning, " ", Span(metric_name(finding), "small")]),
+        _values("group", [(group.group, group) for group in finding.groups]),
+        _values("stratum", [(stratum.stratum, stratum) for stratum in finding.strata]),
+        Listing([as_options(note) for note in finding.notes]) if finding.notes else None,
+    ]
+    return Page(f"{finding.metric} {finding.place or ''}".strip(), parts)
+
+
+def _values(what: str, values: Sequence[tuple[str, GroupValue | StratumValue]]) -> Table | None:
+    if not values:
+        return None
+    scale = bar_scale([(value.value, value.interval) for _, value in values])
+    rows = [(name_of(name), f"{value.rows:,}", Measured(value.value, value.interval, scale)) for name, value in values]
+    return Table(f"Each {what}", [*words(what), *numbers("rows", "value and interval")], rows)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Flag, auto
 from typing import Any
 
-from fairkit.support.numbers import interval, number
+from fairkit.support.escaping import interval, number
 
 Interval = tuple[float, float]
 Spec = dict[str, Any]

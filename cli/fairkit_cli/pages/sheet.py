@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fairkit.metrics import FAVORABLE_OUTCOMES, Rate
-from fairkit.reading import headlines, metric_term, rule_for
-from fairkit.support.numbers import interval, number
+from fairkit.reading import TERMS, disparities, headlines, metric_name, metric_term, performance, rule_for, used_terms
+from fairkit.support.escaping import interval, number
 from fairkit_cli.pages.parts import (
     Cell,
     Facts,
@@ -20,13 +21,14 @@ from fairkit_cli.pages.parts import (
     badge,
     name_of,
     numbers,
+    page_only,
     words,
 )
-from fairkit_cli.pages.terms import term
 
 if TYPE_CHECKING:
     from fairkit.results.findings import Finding
     from fairkit.results.report import Report
+
 
 LIMITS = (
     "Whether the labels are right, or were decided fairly: the audit takes the table as it is.",
@@ -140,3 +142,43 @@ def _cell(report: Report, finding: Finding | None) -> Inline:
     rule = rule_for(report, finding)
     mark: Inline = None if rule is None else [" ", badge(rule.verdict)]
     return [number(finding.value), mark, Span(f" {interval(finding.interval)}", "small")]
+
+
+# Metrics under their plain name with the field's name beside it, and the glossary that explains them.
+
+
+def _anchor(key: str) -> str:
+    return "term-" + re.sub(r"[^A-Za-z0-9_-]", "-", key)
+
+
+def term(key: str, shown: str) -> Span:
+    """Return a word that says its meaning while one hovers over it, and leads to it in the glossary."""
+    meaning = TERMS[key].meaning if key in TERMS else metric_term(key).meaning
+    return Span(shown, "term", f"#{_anchor(key)}", meaning)
+
+
+def metric_cell(finding: Finding) -> list[Inline]:
+    """Return a finding's metric: on pages its plain name and the field's in small, elsewhere the field's."""
+    about = metric_name(finding).removeprefix(finding.metric)
+    return [
+        *page_only(term(finding.metric, metric_term(finding.metric).plain), about, " ", Span(finding.metric, "small")),
+        Span(metric_name(finding), on=On.TEXT),
+    ]
+
+
+def glossary(report: Report) -> Section:
+    """Return the section that explains every metric of the page, and the words that it uses."""
+    linked = {finding.metric for finding in [*disparities(report), *performance(report)]}
+    metrics = [
+        metric
+        for metric in dict.fromkeys(finding.metric for finding in report.findings)
+        if metric in linked or not metric.endswith(("_group_min", "_group_max"))  # their names say what they are
+    ]
+    entries: list[tuple[Inline, Inline]] = [
+        (
+            Span(known.plain, "anchor", title=_anchor(key)),
+            [known.meaning, None if key in TERMS else [" ", Span(key, "small")]],
+        )
+        for key, known in used_terms(metrics)
+    ]
+    return Section("What the words mean", [Facts(entries, "glossary")], on=On.PAGE)

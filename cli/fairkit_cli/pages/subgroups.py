@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairkit.support.numbers import number
+from fairkit.support.escaping import number
 from fairkit_cli.pages.charts import step_curve
 from fairkit_cli.pages.parts import Cell, Chart, Note, On, Section, Span, Table, capital, name_of, numbers, sized, words
-from fairkit_cli.text.subgroups import Searched, bound_sentence, described, searches, share_of, told
+from fairkit_cli.text.packs import Searched, bound_sentence, described, searches, share_of, told
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fairkit.support.numbers import interval, number
-from fairkit_cli.pages import timelines
+from fairkit.support.escaping import interval, number
+from fairkit_cli.pages import charts as timelines
 from fairkit_cli.pages.groups import legend
 from fairkit_cli.pages.parts import (
     Cell,
@@ -34,8 +34,8 @@ from fairkit_cli.pages.parts import (
 )
 
 if TYPE_CHECKING:
-    from fairkit_watch.results import RuleLook, WatchSnapshot
-    from fairkit_watch.snapshot import Course
+    from fairkit_watch.alarms import RuleLook, WatchSnapshot
+    from fairkit_watch.records import Course
 
 MOST_ALARMS, MOST_DAYS, MOST_GROUPS = 12, 6, 8
 MOST_RULES, MOST_MONITORED = 3, 5

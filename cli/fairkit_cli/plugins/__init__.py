@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fairkit_cli import options as opt
-from fairkit_cli.fields import as_options
-from fairkit_cli.plugins import check as plugins_check
+from fairkit_cli.helping import as_options
+from fairkit_cli.plugins import new as plugins_check
 from fairkit_cli.plugins import new as plugins_new
 from fairkit_cli.terminal.output import echo, print_json, write
 
 if TYPE_CHECKING:
-    from fairkit.plugins.records import Plugin, Row
+    from fairkit.plugins.loading import Plugin, Row
 
 app = typer.Typer(
     help="The installed plugins.", invoke_without_command=True, add_completion=False, rich_markup_mode=None
@@ -84,7 +84,7 @@ def describe(plugin: Plugin) -> dict[str, Any]:
 
 
 def _configurable(cls: Any) -> dict[str, Any]:
-    from fairkit.parameters.declare import describe_parameters
+    from fairkit.parameters import describe_parameters
 
     record = _trained(cls) | {"parameters": [parameter._asdict() for parameter in describe_parameters(cls.Parameters)]}
     if hasattr(cls, "capabilities"):

@@ -11,11 +11,11 @@ _COMMANDS = {
     "alias": "fairkit_cli.registry.aliases:alias",
     "promote": "fairkit_cli.registry.aliases:promote",
     "demote": "fairkit_cli.registry.aliases:demote",
-    "revoke": "fairkit_cli.registry.care:revoke",
-    "verify": "fairkit_cli.registry.verify:verify",
-    "export": "fairkit_cli.registry.care:export",
-    "import": "fairkit_cli.registry.care:import_archive",
-    "check": "fairkit_cli.registry.care:check",
+    "revoke": "fairkit_cli.registry.versions:revoke",
+    "verify": "fairkit_cli.registry.aliases:verify",
+    "export": "fairkit_cli.registry.versions:export",
+    "import": "fairkit_cli.registry.versions:import_archive",
+    "check": "fairkit_cli.registry.versions:check",
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from fairkit.support.numbers import interval, number
+from fairkit.support.escaping import interval, number
 from fairkit_cli.pages.parts import (
     Cell,
     Chart,
@@ -24,8 +24,7 @@ from fairkit_cli.pages.parts import (
     Table,
     plain_text,
 )
-from fairkit_cli.render.document import Content, Markup, join, page, tag
-from fairkit_cli.render.svg import draw
+from fairkit_cli.render.svg import Content, Markup, draw, join, page, tag
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

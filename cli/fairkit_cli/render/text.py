@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fairkit.support.escaping import visible
-from fairkit.support.numbers import number
+from fairkit.support.escaping import markdown as escaped
+from fairkit.support.escaping import markdown_table, number, visible
 from fairkit_cli.pages.parts import (
     Bar,
     Cell,
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from fairkit_cli.pages.parts import Page, Part
+
 
 BAR_WIDTH = 26
 COLOURS = {"pass": "green", "fail": "red", "inconclusive": "yellow", "undecided": "yellow"}
@@ -183,3 +184,76 @@ _WRITERS: Mapping[type[Any], Callable[[Any], list[RenderableType]]] = {
     Table: lambda table: [_grid(table)],
     Chart: lambda chart: [] if chart.table is None else [_grid(chart.table)],
 }
+
+
+# Pages as Markdown, for job summaries, wikis and pull requests.
+
+
+_MARKS = {"pass": "✅", "fail": "❌", "inconclusive": "❔", "undecided": "❔"}
+
+
+def markdown_page(page: Page) -> str:
+    """Return a page's summary."""
+    titled = any(isinstance(part, Note) and part.kind == "title" and On.SUMMARY in part.on for part in page.parts)
+    return "\n".join(_parts(page.parts, level=2 if titled else 3))
+
+
+def _parts(parts: Sequence[Part | None], level: int) -> Iterator[str]:
+    for part in parts:
+        if part is not None and On.SUMMARY in part.on:
+            yield from _markdown_part(part, level)
+
+
+def _markdown_part(part: Part, level: int) -> Iterator[str]:
+    if isinstance(part, Section):
+        title = _markdown_text(part.title)
+        inner = list(_parts(part.parts, level + bool(title)))
+        if inner:
+            yield from (f"{'#' * level} {title}", "") if title else ()
+            yield from inner
+    elif isinstance(part, Note):
+        yield from (_markdown_note(part), "")
+    elif isinstance(part, Listing):
+        yield from (_markdown_item(item, part.kind) for item in part.items)
+        yield ""
+    elif isinstance(part, Facts):
+        yield from (f"- {_markdown_text(name)}: {_markdown_text(value)}" for name, value in part.entries)
+        yield ""
+    elif isinstance(part, Table):
+        yield from _table(part)
+    elif isinstance(part, Chart) and part.table is not None:
+        yield from _table(part.table)
+
+
+def _markdown_note(note: Note) -> str:
+    text = _markdown_text(note.content)
+    if note.kind == "title":
+        return f"# {text}"
+    if note.kind == "banner":
+        word = note.status.upper() if note.word is None else escaped(note.word)
+        return f"## {_MARKS[note.status]} {word}: {text}" if note.status in _MARKS else f"## {text}"
+    if note.kind == "evidence":
+        return f"**{escaped(note.word or '')}: {text}**"
+    if note.kind == "gap":
+        return f"- **{text}**"
+    return f"> {text}" if note.kind == "warning" else text
+
+
+def _markdown_item(item: Item | Inline, kind: str) -> str:
+    content, status = (item.content, item.status) if isinstance(item, Item) else (item, None)
+    mark = f"{_MARKS[status]} " if kind == "rules" and status in _MARKS else ""
+    return f"- {mark}{_markdown_text(content)}"
+
+
+def _table(table: Table) -> Iterator[str]:
+    shown = [place for place, column in enumerate(table.columns) if On.SUMMARY in column.on]
+    rows = [[_markdown_cell(row[place]) for place in shown] for row in table.rows]
+    return markdown_table([_markdown_text(table.columns[place].name) for place in shown], rows)
+
+
+def _markdown_cell(cell: Cell) -> str:
+    return number(cell.value) if isinstance(cell, Measured) else _markdown_text(cell)
+
+
+def _markdown_text(content: Inline) -> str:
+    return escaped(plain_text(content, On.SUMMARY))

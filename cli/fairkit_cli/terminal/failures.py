@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from fairkit.errors import FairkitError
-from fairkit_cli.fields import as_options
-from fairkit_cli.terminal.interrupts import lasting_interrupts
-from fairkit_cli.terminal.output import BUG, INTERRUPTED, USAGE, give_up, say
+from fairkit_cli.helping import as_options
+from fairkit_cli.terminal.output import BUG, INTERRUPTED, USAGE, give_up, lasting_interrupts, say
 from fairkit_cli.terminal.plain import folded
 
 if TYPE_CHECKING:

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import atexit
 import errno
 import io
 import os
+import signal
 import sys
+import threading
+import time
 import warnings
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairkit.commands import EXIT_CODES
 from fairkit.errors import FairkitError
 from fairkit.support.escaping import json_text, visible
-from fairkit.support.timings import phase, running
+from fairkit.support.timings import cpu_seconds, phase, running, timed
+from fairkit_cli import BEGUN
 from fairkit_cli.terminal.plain import folded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from pathlib import Path
+    from contextlib import AbstractContextManager
+
+    from fairkit.progress import Progress
+    from fairkit_registry.evidence.signers import Signer
 
 
 PASSED, FAILED, USAGE, INCONCLUSIVE, BUG, INTERRUPTED = 0, 1, 2, 3, 70, 130
@@ -145,3 +155,260 @@ def prepare() -> None:
 
 def _show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
     say(f"{category.__name__}: {message}")
+
+
+# Signals that end a command as Ctrl-C does, and last: extension modules may swallow a KeyboardInterrupt.
+
+
+AGAIN = 0.5
+"""Seconds after which an interrupt that nobody acts on is sent again."""
+
+CODE = 130
+
+_handled: list[signal.Signals] = []
+"""The signals that `lasting_interrupts` handles now."""
+
+
+_ENDING = [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+"""Ctrl-C, the request to end, the terminal that was closed."""
+
+
+def _end(number: int, frame: Any) -> None:
+    """End the process with the code of an interrupt."""
+    os._exit(CODE)
+
+
+def _ordinary() -> list[signal.Signals]:
+    """Return the signals that nobody else handles."""
+    usual = (signal.default_int_handler, signal.SIG_DFL, _end)
+    return [one for one in _ENDING if signal.getsignal(one) in usual]
+
+
+@contextmanager
+def lasting_interrupts() -> Iterator[None]:
+    """Within the block, repeat an interrupt until a KeyboardInterrupt leaves it or is being dealt with.
+
+    SIGTERM and SIGHUP are taken as Ctrl-C is. What tidies up after an interrupt is not interrupted by the
+    repetition, only by another signal. Outside the main thread, or where somebody else handles a signal, nothing
+    changes.
+    """
+    main = threading.main_thread()
+    if threading.current_thread() is not main or not (handled := _ordinary()):
+        yield
+        return
+    left, repeated = threading.Event(), threading.Event()
+
+    def repeat() -> None:
+        if not left.wait(AGAIN) and main.ident is not None:
+            repeated.set()
+            signal.pthread_kill(main.ident, handled[0])  # a job in the background may be deaf to SIGINT
+
+    def interrupt(number: int, frame: Any) -> None:
+        own = repeated.is_set()
+        repeated.clear()
+        threading.Thread(target=repeat, daemon=True).start()
+        if not (own and isinstance(sys.exc_info()[1], KeyboardInterrupt)):
+            raise KeyboardInterrupt
+
+    before = {one: signal.signal(one, interrupt) for one in handled}
+    _handled[:] = handled
+    try:
+        yield
+    finally:
+        left.set()
+        _handled.clear()
+        for one, handler in before.items():
+            if not _own_process:
+                signal.signal(one, handler)
+            elif signal.getsignal(one) is not signal.SIG_IGN:
+                signal.signal(one, _end)  # never the default: its exit code would be the signal's
+
+
+_own_process = False
+_PROCESS = os.getpid()
+
+
+def own_process() -> None:
+    """Say that the process is the command's: nothing comes after it, so that what it ignores may stay ignored.
+
+    From here to its end a signal gives the code of an interrupt, or nothing where the result is in place.
+    """
+    global _own_process  # noqa: PLW0603 -- it is true of the process
+    _own_process = True
+    end_at_once()
+    # run last: the interpreter's own end gives signals their default back
+    atexit.register(_deaf)
+
+
+def _deaf() -> None:
+    if hasattr(signal, "pthread_sigmask") and os.getpid() == _PROCESS:
+        signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+
+
+def finished() -> None:
+    """From here on, ignore signals: the result is about to be in place, and the exit code shall say what it is.
+
+    What is left must be quick. Ends with the block of `lasting_interrupts`, or with the process where it is the
+    command's own.
+    """
+    for one in _handled:
+        signal.signal(one, signal.SIG_IGN)
+
+
+def end_at_once() -> None:
+    """From here on, let a signal end the process with the code of an interrupt: only its last steps are left."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    for one in _ordinary():
+        signal.signal(one, _end)
+
+
+# Progress, and what commands of plugins print with.
+
+
+PAUSE = 15.0
+"""Seconds between two lines of progress where there is no terminal."""
+
+
+@contextmanager
+def progress_bar() -> Iterator[Progress]:
+    """Return a function that draws progress on stderr; where that is no terminal, it writes a line now and then."""
+    if not sys.stderr.isatty():
+        yield _lines()
+        return
+    from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+    from fairkit_cli.terminal.plain import messages, shown
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%", markup=False),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[now]}", markup=False),
+    )
+    with Progress(*columns, console=messages(), transient=True) as bar:
+        tasks: dict[str, TaskID] = {}
+
+        def show(doing: str, done: int, total: int, **values: float) -> None:
+            now = "  ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in values.items())
+            if doing not in tasks:
+                tasks[doing] = bar.add_task(shown(doing), total=total or None, now="")
+            bar.update(tasks[doing], completed=done, total=total or None, now=shown(now))
+
+        yield show
+
+
+def _lines() -> Progress:
+    """Return a function that says how far long work is, one line in so many seconds (`PAUSE`)."""
+    begun = last = time.monotonic()
+
+    def show(doing: str, done: int, total: int, **values: float) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= PAUSE:
+            last = now
+            say(f"{doing}{f', {done:,} of {total:,}' if total else ''}; {now - begun:,.0f} s so far")
+
+    return show
+
+
+class Terminal:
+    """The console of `fairkit.commands`."""
+
+    def say(self, message: str) -> None:
+        """Print a message on standard error."""
+        say(message)
+
+    def write(self, text: str) -> None:
+        """Print lines of the result on standard output."""
+        write(lambda terminal: text)
+
+    def json(self, value: Any) -> None:
+        """Print the result for programs."""
+        print_json(value)
+
+    def progress(self) -> AbstractContextManager[Progress]:
+        """Draw progress while something is done."""
+        return progress_bar()
+
+
+# Passphrases of secret keys: from a file or descriptor, else from the terminal.
+
+
+def load_signers(keys: Iterable[str | Path], *, insecure: bool) -> list[Signer]:
+    """Open the keys to sign with; the passphrase of an encrypted one is asked for once."""
+    from fairkit_registry.evidence.signers import load_secret
+
+    return [load_secret(key, insecure=insecure, passphrase=ask) for key in keys]
+
+
+def ask(what: str) -> str:
+    """Return the passphrase of something: from the file, else asked for on the terminal."""
+    from fairkit_registry.evidence.signers import FILE, written_passphrase
+
+    if os.environ.get(FILE) or not _has_terminal():
+        return written_passphrase(what)
+    return _prompt(f"Passphrase of {what}: ")
+
+
+def choose(path: Path) -> str | None:
+    """Return the passphrase of a new key; None, with a note, where there is neither a file nor a terminal."""
+    from fairkit_registry.evidence.signers import FILE, written_passphrase
+
+    if os.environ.get(FILE):
+        return written_passphrase(str(path))
+    if not _has_terminal():
+        say(
+            f"note: the secret key {path} is written without encryption: there is no terminal to ask for a "
+            f"passphrase, and {FILE} names no file. --no-passphrase says that this is meant"
+        )
+        return None
+    typed = _prompt(f"Passphrase for the new key {path}: ")
+    if _prompt("Again: ") != typed:
+        raise FairkitError("the two passphrases differ; nothing is written")
+    return typed
+
+
+def _has_terminal() -> bool:
+    """Whether somebody can be asked: with either of the two redirected, the command runs in a script."""
+    return bool(sys.stdin and sys.stdin.isatty() and sys.stderr and sys.stderr.isatty())
+
+
+def _prompt(text: str) -> str:
+    import getpass
+
+    from fairkit.support.escaping import visible
+
+    try:
+        return getpass.getpass(visible(text), stream=sys.stderr)
+    except EOFError:
+        raise FairkitError("no passphrase was typed") from None
+
+
+# `fairkit --timings COMMAND`: the phases of a run, on stderr and in JSON.
+
+
+@contextmanager
+def told(wanted: bool) -> Iterator[None]:
+    """Time what is done meanwhile, and print it; nothing where it is not wanted."""
+    if not wanted:
+        yield
+        return
+    with timed() as taken:
+        taken.add("start", time.perf_counter() - BEGUN, cpu_seconds())
+        try:
+            yield
+        finally:
+            say("\n".join(["timings", *lines(taken.to_dict())]))
+
+
+def lines(record: dict[str, Any]) -> list[str]:
+    """Return timings as lines for a person: each phase with its share of the processor time."""
+    whole = max(record["cpu_seconds"], 1e-9)
+    told = [f"{'phase':<14}{'wall s':>9}{'cpu s':>9}{'share':>8}"]
+    for each in [*record["phases"], {**record, "phase": "all"}]:
+        share = f"{each['cpu_seconds'] / whole:.0%}"
+        told.append(f"{each['phase']:<14}{each['wall_seconds']:>9.2f}{each['cpu_seconds']:>9.2f}{share:>8}")
+    peak = record["peak_memory_mib"]
+    return told if peak is None else [*told, f"peak memory {peak:,.0f} MiB"]

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fairkit.data.roles import value_text
-from fairkit.reading import disparities, headlines, performance, survives
+from fairkit.reading import disparities, headlines, kind_of, metric_name, metric_term, performance, survives
 from fairkit.results.evidence import Failure, evidence_of
-from fairkit.results.values import GroupValue
-from fairkit.support.numbers import number
-from fairkit_cli.fields import as_options
+from fairkit.results.findings import GroupValue
+from fairkit.support.escaping import number
+from fairkit_cli.helping import as_options
 
 if TYPE_CHECKING:
+    from fairkit.charts import Cell, ChartTable, EvidenceChart
+    from fairkit.reading import Answer
     from fairkit.results.findings import Finding, VerdictName
     from fairkit.results.report import Report
     from fairkit.results.rules import RuleResult
@@ -281,3 +284,137 @@ def _shown_by_stratum(report: Report, findings: Sequence[Finding]) -> Finding | 
     order = headlines().between(report.model.task)
     first = sorted((one for one in having if one.metric in order), key=lambda one: order.index(one.metric))
     return next(iter([*ruled, *first, *having]), None)
+
+
+# The question that an audit answers, and what would change the answer.
+
+
+MOST_NAMED = 3
+"""So many limits are named in the question; the others are counted."""
+
+
+def question(report: Report) -> str:
+    """Return the audit's question: whether the model keeps these limits on these rows."""
+    what = "Do these decisions" if report.model.predictions else f"Does {report.model.name}"
+    if not report.policy:
+        return f"How differently {'are' if report.model.predictions else 'does'} {_treated(report)}?"
+    named = [limit_words(rule) for rule in report.policy[:MOST_NAMED]]
+    more = len(report.policy) - len(named)
+    rest = f"; and {more} more" if more else ""
+    return f"{what} keep the limits that were set: {'; '.join(named)}{rest}?"
+
+
+def _treated(report: Report) -> str:
+    columns = ", ".join(report.data.groups) or "no sensitive column"
+    if report.model.predictions:
+        return f"the groups of {columns} decided about"
+    return f"{report.model.name} treat the groups of {columns}"
+
+
+def limit_words(rule: RuleResult) -> str:
+    """Say a rule in words: ``difference in favorable decisions between groups of sex, at most 0.05``."""
+    where = f" between groups of {rule.sensitive}" if rule.sensitive else ""
+    inside = f" inside the strata of {'+'.join(rule.within)}" if rule.within else ""
+    bound = rule.rule.say()
+    return f"{metric_term(rule.metric).plain}{where}{inside}, {bound}"
+
+
+def changes(report: Report, answers: list[Answer]) -> list[str]:
+    """Return the steps that would change the verdict: more rows, a repair; and the detectable differences."""
+    said: list[str] = []
+    seen: list[str] = []
+    for answer in answers:
+        if answer.rule is None:
+            continue
+        name = metric_term(answer.rule.metric).plain
+        if answer.rule.more_rows is not None:
+            said.append(f"{name}: {_lower(answer.rule.more_rows.sentence)}.")
+        elif answer.verdict == "inconclusive":
+            advice = _lower(answer.rule.reason.partition(". ")[2]) or "more rows would narrow the interval"
+            said.append(f"{name}: {answer.finding.inconclusive or advice}.")
+        elif answer.verdict == "pass" and (size := _seen(answer)) is not None:
+            seen.append(f"{name[:1].upper()}{name[1:]}: it passes. {size}")
+    if any(one.verdict == "fail" for one in answers):
+        why = "More rows of the same kind would hardly help where a limit is broken: the whole interval is beyond it."
+        if report.model.unseen:
+            return [*said, f"{why} Other decisions would.", *seen]
+        said.append(f"{why} Another model can: `fairkit mitigate` searches for the most accurate one that passes.")
+        said.append(f"$ fairkit mitigate {repair_command(report)}")
+    return [*said, *seen]
+
+
+def _seen(answer: Answer) -> str | None:
+    """Say from which size a disparity would have failed: what so many rows can see."""
+    detectable = answer.finding.evidence.get("detectable")
+    if not isinstance(detectable, dict) or not isinstance(detectable.get("fails_from"), int | float):
+        return None
+    chance = float(detectable.get("power", 0.8))
+    side = "higher" if answer.rule is not None and answer.rule.rule.upper else "lower"
+    return (
+        f"With this many people, a true {kind_of(answer.finding)} of {number(detectable['fails_from'])} or {side} "
+        f"would have failed ({chance:.0%} chance)."
+    )
+
+
+def repair_command(report: Report) -> str:
+    """Return the options of the command that searches for a model under the same policy."""
+    parts = []
+    for rule in report.policy:
+        kind, bound = (f"--{rule.rule.side}", rule.limit)
+        place = f":{rule.sensitive}" if rule.sensitive else ""
+        place += f"|{'+'.join(rule.within)}" if rule.within else ""
+        parts += [kind, shlex.quote(f"{rule.metric}{place}={bound:g}")]
+    if report.data.label is not None:
+        parts += ["--label", shlex.quote(report.data.label)]
+    if report.data.favorable is not None:
+        parts += ["--favorable", shlex.quote(report.data.favorable)]
+    for name in report.data.groups:
+        parts += ["--sensitive", shlex.quote(name)]
+    return " ".join([*parts, "--data TRAIN --test TEST --output REPAIRED.onnx"])
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+# Evidence that plugins show: for each finding the charts that know one of its keys, with their numbers.
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One finding's evidence with the chart that shows it and its numbers."""
+
+    finding: Finding
+    title: str
+    chart: EvidenceChart
+    value: Any
+    table: ChartTable
+
+
+def plugin_evidence(report: Report) -> tuple[list[Shown], list[str]]:
+    """Return the charts that plugins make of a report's evidence, and a note for each that fails."""
+    from fairkit import plugins
+
+    measured = {finding.auditor for finding in report.findings}
+    ours = [plugins.load(one.name) for one in plugins.find() if one.built_in and one.name in measured]
+    shown = [*plugins.third_party()[0], *ours]
+    charts = {cls.name: cls() for plugin in shown for cls in plugin.evidence_charts}
+    drawn, notes = [], []
+    for finding in report.findings:
+        for key in sorted(finding.evidence.keys() & charts.keys()):
+            chart, value = charts[key], finding.evidence[key]
+            try:
+                table = chart.table(value)
+            except Exception as error:  # it may be somebody else's certificate, and is somebody else's code
+                notes.append(f"The evidence {key!r} of {finding.metric} cannot be shown: {error}")
+                continue
+            about = f" ({finding.sensitive})" if finding.sensitive else ""
+            drawn.append(Shown(finding, f"{chart.title}: {metric_name(finding)}{about}", chart, value, table))
+    return drawn, notes
+
+
+def cell(value: Cell) -> str:
+    """Write a cell of a chart's table."""
+    if isinstance(value, float) or value is None:
+        return number(value)
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

@@ -53,8 +53,9 @@ def what_if() -> str:
 
 def tables() -> dict[str, Any]:
     """Return the page's tables: the schemas of statements, and what the installed auditors declare."""
-    from fairkit.results.schema import report_schema
-    from fairkit_registry.evidence import consistency, predicate
+    from fairkit.results.report import report_schema
+    from fairkit_registry.evidence import charts as consistency
+    from fairkit_registry.evidence import predicate
 
     declared = {name: sorted(metrics) for name, metrics in sorted(consistency.declarations().items())}
     return {"schemas": [predicate.schema(), report_schema()], "declared": declared}

@@ -15,7 +15,7 @@ import typer
 from fairkit.errors import FairkitError, ParameterError
 from fairkit.support.files import FileError, check_writable, explain, sync_folder
 from fairkit_cli import options as opt
-from fairkit_cli.options.watching import DayColumn, IdColumn
+from fairkit_cli.options.search import DayColumn, IdColumn
 from fairkit_cli.terminal.output import FAILED, echo, exit_code, print_json, record_text, say, write
 from fairkit_cli.watch.begin import State
 
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from fairkit_cli.options import AlarmOptions
-    from fairkit_watch.alarms import Alarm
-    from fairkit_watch.results import Added, WatchSnapshot
+    from fairkit_watch.alarms import Added, Alarm, WatchSnapshot
     from fairkit_watch.watch import Watch
 
 
@@ -93,8 +92,8 @@ class Delivery:
 
     def _demote(self, watch: Watch, alarm: Alarm) -> bool:
         """Take the alias back; say so if that fails."""
-        from fairkit_cli.registry.common import open_registry
-        from fairkit_registry import names
+        from fairkit_cli.registry.versions import open_registry
+        from fairkit_registry import jsonio as names
         from fairkit_registry.promotion.run import demote
 
         reference = names.parse(str(watch.settings.model))
@@ -305,7 +304,7 @@ def _page(watch: Watch, snapshot: WatchSnapshot) -> str:
     from fairkit_cli.pages.watch import Shares, watch_page
     from fairkit_cli.render.html import html_page
     from fairkit_cli.render.svg import warm
-    from fairkit_watch.snapshot import courses, weekly_shares
+    from fairkit_watch.records import courses, weekly_shares
 
     data = watch.data
     shares = {name: Shares(*weekly_shares(data, split), split.groups) for name, split in data.splits.items() if name}

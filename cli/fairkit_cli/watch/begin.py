@@ -10,7 +10,7 @@ import typer
 
 from fairkit.errors import ParameterError
 from fairkit_cli import options as opt
-from fairkit_cli.registry.common import RegistryOption
+from fairkit_cli.registry.versions import RegistryOption
 from fairkit_cli.terminal.output import echo, print_json
 
 if TYPE_CHECKING:
@@ -51,10 +51,10 @@ def subject_of(model: str | None, certificate: Path | None, registry: Path | Non
 
 
 def _registered(model: str, certificate: Path | None, registry: Path | None) -> Subject:
-    from fairkit_cli.registry.common import open_registry
-    from fairkit_registry import names
+    from fairkit_cli.registry.versions import open_registry
+    from fairkit_registry import jsonio as names
     from fairkit_registry.evidence import certificate as certificates
-    from fairkit_registry.evidence.keys import parse_public
+    from fairkit_registry.evidence.signers import parse_public
 
     reference = names.parse(model)
     with open_registry(registry) as store:
@@ -226,7 +226,7 @@ def _settings(
     confidence: float | None,
 ) -> WatchSettings:
     """Combine options, the configuration file and the certificate, in this order."""
-    from fairkit_watch.reference import groups_of, reference_of
+    from fairkit_watch.judging import groups_of, reference_of
     from fairkit_watch.settings import Columns, Reference, WatchSettings, split_name
 
     roles = subject.roles or {}
@@ -271,7 +271,7 @@ def _settings(
 
 def _predictions(typed: list[str] | None, configured: Any) -> dict[str, Any]:
     """Return the columns of decision and score, and the favorable decision, as far as they are named."""
-    from fairkit.data.predictions import PredictionRoles
+    from fairkit.data.roles import PredictionRoles
 
     if typed is None and configured is None:
         return {}

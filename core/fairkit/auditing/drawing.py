@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.auditing.subject import prepared
+from fairkit.auditing.prepare import prepared
 from fairkit.data.labelled import SCHEMA, Drawn, drawn_cells, population_digest
 from fairkit.data.profile import total_here
 from fairkit.errors import DataError, ParameterError
 from fairkit.few_labels import LabelTotals, difference_between, few_label_estimate, label_totals
-from fairkit.planning.labels import allocate, check_rules, rule_rate
-from fairkit.planning.run import installed
+from fairkit.planning.run import allocate, check_rules, installed, rule_rate
 from fairkit.settings import ModelOptions
 
 if TYPE_CHECKING:

@@ -7,36 +7,40 @@ import platform
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from fairkit import plugins
-from fairkit.auditing.conditions import by_design, check_conditions
-from fairkit.auditing.needs import check_columns, needed_auditors
-from fairkit.auditing.sense import Sense, judged, ranks_backwards, tied
+from fairkit.auditing.needs import by_design, check_columns, check_conditions, needed_auditors
+from fairkit.auditing.polarity import Sense, judged, ranks_backwards, tied
 from fairkit.auditors import AuditContext, Auditor
-from fairkit.data.lookalikes import beyond_two
+from fairkit.data.column_summary import beyond_two
 from fairkit.data.roles import value_among
 from fairkit.engines.local import LocalEngine
-from fairkit.errors import ParameterError
+from fairkit.errors import ModelError, ParameterError
 from fairkit.metrics import shown_of
-from fairkit.models.scale import is_own
-from fairkit.models.scorer import Recorded
-from fairkit.parameters.declare import parse_parameters
+from fairkit.models.columns import PredictedColumns
+from fairkit.models.python import PythonModel
+from fairkit.models.scorer import Recorded, is_own
+from fairkit.parameters import parse_parameters
 from fairkit.progress import Progress, no_progress
 from fairkit.results.policy import COPIES, judge
 from fairkit.results.report import Report
+from fairkit.support.lazy_package import imported
 from fairkit.support.timings import phase
 
 if TYPE_CHECKING:
     from fairkit.auditing.measure import Reader
-    from fairkit.data.batch import Batch
+    from fairkit.data.arrow_types import Batch
     from fairkit.data.dataset import Dataset
+    from fairkit.data.profile import Total
     from fairkit.engines.base import Engine
     from fairkit.functions import Function
     from fairkit.metrics import Metric
-    from fairkit.models.scorer import Predictions, Scorer
+    from fairkit.models.scorer import Model, Predictions, Scorer
     from fairkit.results.findings import Finding
     from fairkit.settings import AuditSettings
+
 
 _OF_LABELLED = "Of the rows with an outcome alone, weighted by what each stands for where their chances differ."
 
@@ -357,3 +361,38 @@ def _environment(used: Sequence[plugins.Plugin], failures: Sequence[str], scorer
     if failures:
         environment["plugins_not_loaded"] = list(failures)
     return environment
+
+
+# What is audited: anything that can take the form of a model.
+
+
+ONNX = "fairkit_onnx.file:OnnxModel"
+"""What reads a model's file."""
+
+
+def prepared(models: Sequence[Any], data: Dataset, total: Total) -> list[Model]:
+    """Make the first pass over the rows, with what the models must know of them; return the models."""
+    found = [as_model(model, data) for model in models]
+    for model in found:
+        data.note(getattr(model, "noted", ()))
+    data.learn(total)
+    return found
+
+
+def as_model(model: Any, data: Dataset | None = None) -> Model:
+    """Return anything that can be audited as a model."""
+    if model is None:
+        named = None if data is None else data.roles.predictions
+        if named is None:
+            raise ModelError(
+                "there is no model, and the data names no predictions: name the columns that hold them with "
+                "`predictions`"
+            )
+        return PredictedColumns.of(named)
+    if hasattr(model, "bind"):
+        bindable: Model = model
+        return bindable
+    if isinstance(model, str | Path | bytes) or hasattr(model, "SerializeToString"):
+        loaded: Model = imported(ONNX).load(model)
+        return loaded
+    return PythonModel(model, like=getattr(data, "like", None))

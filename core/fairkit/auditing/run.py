@@ -9,17 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit import plugins
 from fairkit.auditing.measure import score_once
-from fairkit.auditing.prepare import LoadedAuditors
-from fairkit.auditing.subject import prepared
+from fairkit.auditing.prepare import LoadedAuditors, prepared
 from fairkit.data.loading import as_dataset, with_outcomes
-from fairkit.engines.local import LocalEngine
-from fairkit.engines.opening import opened
+from fairkit.engines.local import LocalEngine, opened
 from fairkit.errors import ParameterError, RowsNeededError
 from fairkit.models.columns import PredictedColumns
-from fairkit.models.no_predictions import NoPredictions
-from fairkit.models.ranking import bound
+from fairkit.models.scorer import NoPredictions, bound
 from fairkit.progress import Progress, no_progress
-from fairkit.results.about import facts_of
+from fairkit.results.findings import facts_of
 from fairkit.results.rules import rules_of
 from fairkit.settings import AuditSettings, Copies, ModelOptions, at_threshold
 from fairkit.support.calls import checked
@@ -70,7 +67,7 @@ def audit(
     Parameters
     ----------
     model
-        See `fairkit.auditing.subject.as_model`.
+        See `fairkit.auditing.prepare.as_model`.
     data
         From `fairkit.load_data`; or a matrix or data frame X, with `y` beside it.
     y, sensitive_features, sample_weight, favorable
@@ -91,7 +88,7 @@ def audit(
         Told about long work.
     engine
         ``"dask"`` spreads the work over a cluster, with the same findings (see
-        `fairkit.engines.opening.opened`); ``"sql"`` has the database count, and reads rows only where it must; None:
+        `fairkit.engines.local.opened`); ``"sql"`` has the database count, and reads rows only where it must; None:
         this machine.
     scheduler
         The cluster's address; None starts one on this machine.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairkit.support.faces import lazy_names
+from fairkit.support.lazy_package import lazy_names
 
 if TYPE_CHECKING:
-    from fairkit.data.batch import Batch
+    from fairkit.data.arrow_types import Batch
     from fairkit.data.dataset import Dataset
     from fairkit.data.loading import load_data
     from fairkit.data.roles import Roles, Sensitive

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.data.arrow import as_arrow, as_numpy, decoded
-from fairkit.data.batch import Batch
-from fairkit.data.clusters import buckets_of, query_numbers
-from fairkit.data.codes import equal_cells
+from fairkit.data.arrow_types import Batch, as_arrow, as_numpy, decoded, equal_cells
+from fairkit.data.groups import buckets_of, probabilities_of, query_numbers
 from fairkit.data.parts import Elsewhere
 from fairkit.data.profile import (
     BATCH_ROWS,
@@ -27,18 +25,16 @@ from fairkit.data.profile import (
     used_rows,
     widened,
 )
-from fairkit.data.proxies import probabilities_of
 from fairkit.data.roles import Roles, Sensitive, require_columns, value_among, value_text
 from fairkit.data.source import Source
 from fairkit.errors import DataError
-from fairkit.results.subjects import DataInfo
-from fairkit.support.ahead import ahead, threads
-from fairkit.support.timings import each, phase
+from fairkit.results.report import DataInfo
+from fairkit.support.timings import ahead, each, phase, threads
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from fairkit.data.duplicates import DistinctRows
+    from fairkit.data.duplicate_rows import DistinctRows
     from fairkit.data.groups import GroupCoder
 
 __all__ = ["BATCH_ROWS", "Dataset", "Profile"]
@@ -213,14 +209,20 @@ class Dataset:
                 yield batch
 
     @phase("read")
-    def read(self, columns: Sequence[str] | None = None) -> Batch:
-        """Read all rows that have a label and every group at once, by default with the features."""
+    def read(self, columns: Sequence[str] | None = None, limit: int | None = None) -> Batch:
+        """Read all rows that have a label and every group at once, or the first of them; by default the features."""
         import pyarrow as pa
 
         wanted = list(self.features if columns is None else columns)
         self.learn()
-        parts = list(self.source.batches([*wanted, *self.roles.columns] or self.columns[:1], BATCH_ROWS))
-        return self._batch(pa.Table.from_batches(parts).combine_chunks().to_batches()[0], self._start)
+        parts, used = [], 0
+        for part in self.source.batches([*wanted, *self.roles.columns] or self.columns[:1], limit or BATCH_ROWS):
+            parts.append(part)
+            used += 0 if limit is None else len(self._batch(part, 0))
+            if limit is not None and used >= limit:
+                break
+        batch = self._batch(pa.Table.from_batches(parts).combine_chunks().to_batches()[0], self._start)
+        return batch if limit is None or len(batch) <= limit else batch.take(np.arange(len(batch)) < limit)
 
     def info(self) -> DataInfo:
         """Return the data's part of a report."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairkit.data.arrow import as_arrow, as_numpy, empty_text, places_in
+from fairkit.data.arrow_types import as_arrow, as_numpy, empty_text, places_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

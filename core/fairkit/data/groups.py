@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections import Counter
 from collections.abc import Sequence
@@ -9,14 +10,29 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from fairkit.data.arrow import as_numbers, as_numpy
-from fairkit.data.codes import codes_of
-from fairkit.data.roles import MISSING_GROUP, NULL_SPELLINGS, SMALL_GROUPS, Missing, Sensitive, bin_names, value_text
+from fairkit.data.arrow_types import as_numbers, as_numpy, codes_of
+from fairkit.data.duplicate_rows import mixed, text_words
+from fairkit.data.roles import (
+    MISSING_GROUP,
+    NULL_SPELLINGS,
+    SMALL_GROUPS,
+    Missing,
+    Sensitive,
+    bin_names,
+    proxy_of,
+    value_text,
+)
 from fairkit.errors import DataError
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
+
+    from fairkit.data.roles import Roles
+
+    Array = NDArray[np.float64]
+    Words = NDArray[np.uint64]
+
 
 MAX_GROUPS = 10_000
 """More groups than this are a mistake (an identifier, say), not groups."""
@@ -240,3 +256,152 @@ class GroupCoder:
     def _name(self, cell: Sequence[int]) -> str:
         names = [{i: n for n, i in coder.index.items()} for coder in self.columns]
         return " & ".join(name[i] for name, i in zip(names, cell, strict=True))
+
+
+# Columns of group probabilities in place of a sensitive column: names, what cannot be probabilities, known groups.
+
+
+ROUNDING = 2e-3
+"""How far the probabilities of a row may be from adding up to 1: tables are published with three digits."""
+
+
+def proxies(roles: Roles) -> dict[str, tuple[str, ...]]:
+    """Return the groups' names by the name of the proxy: the columns without what they all begin with, up to ``_``."""
+    return {name: _names(columns) for name, columns in map(proxy_of, roles.sensitive_probability)}
+
+
+def _names(columns: tuple[str, ...]) -> tuple[str, ...]:
+    head = columns[0].partition("_")[0] + "_"
+    if all(column.startswith(head) and len(column) > len(head) for column in columns):
+        return tuple(column[len(head) :] for column in columns)
+    return columns
+
+
+def probabilities_of(
+    arrow: pa.RecordBatch, roles: Roles, table: str, times: NDArray[np.int64] | None = None
+) -> dict[str, Array]:
+    """Return each proxy's group probabilities, shape [n, K], adding up to 1; NaN in rows that have none.
+
+    Each row stands for so many equal ones, shape [n]; None: one.
+    """
+    return {
+        name: _checked(np.stack([_numbers(arrow, column, table) for column in columns], axis=1), columns, table, times)
+        for name, columns in map(proxy_of, roles.sensitive_probability)
+    }
+
+
+def _numbers(arrow: pa.RecordBatch, column: str, table: str) -> Array:
+    values = as_numbers(as_numpy(arrow.column(arrow.schema.names.index(column))))
+    if values is None:
+        raise DataError(f"{table}: column {column!r} of group probabilities holds text; probabilities are numbers")
+    return values.astype(np.float64)
+
+
+def rows_where(flags: Any, times: NDArray[np.int64] | None) -> int:
+    """Return how many rows are flagged, shape [n] of bool, where each stands for so many equal ones."""
+    return int(flags.sum() if times is None else times[flags].sum())
+
+
+def _checked(values: Array, columns: tuple[str, ...], table: str, times: NDArray[np.int64] | None) -> Array:
+    absent = np.isnan(values)
+    part = absent.any(axis=1) & ~absent.all(axis=1)
+    shown = ", ".join(columns)
+    if part.any():
+        raise DataError(
+            f"{table}: {rows_where(part, times)} rows lack some of the probabilities {shown}; give all or none"
+        )
+    outside = ~absent & ~((values >= 0) & (values <= 1))
+    if outside.any():
+        raise DataError(
+            f"{table}: {rows_where(outside.any(axis=1), times)} rows have a value of {shown} outside [0, 1]"
+        )
+    total = values.sum(axis=1)
+    off = np.abs(total - 1) > ROUNDING
+    if off.any():
+        raise DataError(
+            f"{table}: the probabilities {shown} add up to {total[off][0]:.4g}, not to 1, in "
+            f"{rows_where(off, times)} rows; name a column for every group, or add one for the others"
+        )
+    return np.asarray(values / total[:, None])
+
+
+def known_groups(values: NDArray[Any], groups: Sequence[str]) -> NDArray[np.int64]:
+    """Return each row's place among the groups, shape [n]; -1 where it is not known or none of them."""
+    places = {group: place for place, group in enumerate(groups)}
+    return np.array([-1 if v is None else places.get(value_text(v), -1) for v in values.tolist()], dtype=np.int64)
+
+
+def known_shares(p: Array, group: NDArray[np.int64] | None) -> Array:
+    """Count rows of known groups by group and tenth of its probability: rows, Σ p, hits, Σ p (1 - p), [K, 10, 4]."""
+    made = np.zeros((p.shape[1], 10, 4))
+    if group is not None:
+        p, group = p[group >= 0], group[group >= 0]
+        for place, share in enumerate(p.T):
+            tenth, hit = np.minimum((10 * share).astype(np.int64), 9), (group == place).astype(np.float64)
+            parts = (np.ones(len(share)), share, hit, share * (1 - share))
+            made[place] = np.stack([np.bincount(tenth, part, 10) for part in parts], axis=1)
+    return made
+
+
+# From the ids of clusters to buckets: a hash, the same wherever and in whatever pieces a table is read.
+
+
+BUCKETS = 1_024
+"""Rows of one cluster share a bucket; so do those of other clusters, which are independent of them."""
+
+_SHIFT = np.uint64(54)
+
+
+KEY = 0x9E3779B97F4A7C15
+"""Of the hash: the same for every table, so that neither the order of rows nor other columns choose the buckets."""
+
+
+def buckets_of(column: pa.Array, key: int = KEY) -> NDArray[np.int64]:
+    """Return the bucket of each row's cluster, shape [n], in [0, `BUCKETS`)."""
+    return (mixed(words_of(column) ^ np.uint64(key)) >> _SHIFT).astype(np.int64)
+
+
+def query_numbers(column: pa.Array, name: str, table: str) -> Words:
+    """Return a number for each row's query, shape [n]: rows have the same number where they have the same query.
+
+    It is a digest of 8 bytes of the query as text, so that pieces of a table agree on it; 1 and 1.0 are one query.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from fairkit.data.arrow_types import as_numpy
+
+    absent = int(pc.sum(pc.is_null(column, nan_is_null=True)).as_py() or 0)
+    if absent:
+        raise DataError(f"{table}: {absent:,} rows have no value in the `query` column {name!r}; leave these rows out")
+    coded = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
+    digests = [
+        hashlib.blake2b(value_text(value).encode(), digest_size=8).digest() for value in coded.dictionary.to_pylist()
+    ]
+    numbers = np.frombuffer(b"".join(digests), "<u8").astype(np.uint64)
+    return np.asarray(numbers[as_numpy(coded.indices).astype(np.int64)])
+
+
+def words_of(column: pa.Array) -> Words:
+    """Return a well mixed word for each id, shape [n]: equal ids have equal words; 1 and 1.0 do."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from fairkit.data.arrow_types import as_numpy
+
+    kind = column.type
+    if pa.types.is_integer(kind):
+        return mixed(_id_numbers(as_numpy(column)))
+    if pa.types.is_floating(kind) or pa.types.is_boolean(kind):
+        return mixed(_id_numbers(as_numpy(pc.cast(column, pa.float64()))))
+    return text_words(pc.cast(column, pa.large_string()))
+
+
+def _id_numbers(values: NDArray[Any]) -> Words:
+    """Whole numbers as they are; others, and those beyond 2^53, by the bits of their floats."""
+    if values.dtype.kind in "iu":
+        return values.astype(np.int64).view(np.uint64)
+    numbers = values.astype(np.float64) + 0.0
+    whole = (np.abs(numbers) < 2**53) & (numbers == np.round(numbers))
+    as_whole = np.where(whole, numbers, 0.0).astype(np.int64).view(np.uint64)
+    return np.where(whole, as_whole, numbers.view(np.uint64))

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from fairkit.data.arrow import as_arrow, as_numpy, decoded
+from fairkit.data.arrow_types import as_arrow, as_numpy, decoded, plain
 from fairkit.data.parts import ParquetPart, PartOf
-from fairkit.data.plain import plain
 from fairkit.data.profile import BATCH_ROWS, take_tally, total_here
 from fairkit.data.roles import Joined, Roles, require_columns, value_text
 from fairkit.data.sources import open_source
 from fairkit.errors import DataError
-from fairkit.sources.finders import is_address
-from fairkit.support.names import column_named
+from fairkit.sources.interface import is_address
+from fairkit.support.escaping import column_named
 
 if TYPE_CHECKING:
     import pyarrow as pa

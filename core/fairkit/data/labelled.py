@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fairkit.errors import DataError, ParameterError
+from fairkit.support.escaping import listed_names
 from fairkit.support.files import read_small
-from fairkit.support.names import listed_names
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.data.batch import Batch
+    from fairkit.data.arrow_types import Batch
 
 SCHEMA = "fairkit.drawn/1"
 """What a file of drawn rows says of itself."""

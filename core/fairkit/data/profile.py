@@ -11,14 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.data.arrow import as_arrow, as_numbers, as_numpy, decoded
-from fairkit.data.clusters import words_of
-from fairkit.data.codes import codes_of, ready_codes
+from fairkit.data.arrow_types import as_arrow, as_numbers, as_numpy, codes_of, decoded, ready_codes
+from fairkit.data.column_summary import Sheet, lookalikes
 from fairkit.data.digest import TableDigest
-from fairkit.data.duplicates import DistinctRows, Repeats, RowCopies
-from fairkit.data.groups import GroupCoder, quartile_edges
-from fairkit.data.lookalikes import lookalikes
-from fairkit.data.proxies import probabilities_of, rows_where
+from fairkit.data.duplicate_rows import DistinctRows, Repeats, RowCopies
+from fairkit.data.groups import GroupCoder, probabilities_of, quartile_edges, rows_where, words_of
 from fairkit.data.roles import (
     HIGHEST,
     LARGEST,
@@ -29,15 +26,14 @@ from fairkit.data.roles import (
     same_value,
     value_text,
 )
-from fairkit.data.sheet import Sheet
 from fairkit.errors import DataError, did_you_mean
-from fairkit.support.ahead import ahead, threads
+from fairkit.support.timings import ahead, threads
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from fairkit.data.duplicates import CopiedRows
+    from fairkit.data.duplicate_rows import CopiedRows
     from fairkit.data.roles import Roles
     from fairkit.data.source import Source
 

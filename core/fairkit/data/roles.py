@@ -5,17 +5,17 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from fairkit.errors import DataError, ParameterError, did_you_mean
-from fairkit.support.names import column_named, listed_names
-from fairkit.support.records import record_of
+from fairkit.support.escaping import column_named, listed_names
+from fairkit.support.files import record_of
 
 if TYPE_CHECKING:
     from fairkit.data.labelled import Drawn
-    from fairkit.data.predictions import PredictionRoles
+
 
 MISSING_GROUP = "(missing)"
 """The group of the rows whose sensitive value is missing, where such rows are kept."""
@@ -251,3 +251,254 @@ def require_columns(names: Iterable[str | None], columns: Sequence[str], *, role
         if name is not None and name not in columns:
             hint = did_you_mean(name, columns, what="columns")
             raise DataError(f"{table} has no {role} column {name!r}. {hint}")
+
+
+# What cannot be meant by references, strata, clusters and group probabilities.
+
+
+def check_conditions(roles: Roles, columns: Sequence[str], table: str) -> None:
+    """Refuse references, strata, clusters and group probabilities that cannot be meant."""
+    require_columns([roles.cluster], columns, role="cluster", table=table)
+    require_columns([roles.query], columns, role="query", table=table)
+    _check_query(roles)
+    _check_labelled(roles, columns, table)
+    named = dict(map(proxy_of, roles.sensitive_probability))
+    for shares in named.values():
+        require_columns(shares, columns, role="probability", table=table)
+    splits = [split.name for split in roles.sensitive]
+    within = [split.name for split in roles.within]
+    compared = [reference_of(text, splits)[0] for text in roles.reference]
+    for role, names in (("within", within), ("reference", compared), ("sensitive", [*splits, *named])):
+        twice = [name for name in names if names.count(name) > 1]
+        if twice or len(named) < len(roles.sensitive_probability):
+            raise DataError(f"`{role}` names {(twice or list(named))[0]!r} twice; name it once")
+    for split in roles.within:
+        parts = [s for s in roles.sensitive if set(s.columns) <= set(split.columns)]
+        if parts:
+            raise DataError(
+                f"the strata of {split.name!r} have one group of {parts[0].name!r} only, as it is a part of them; "
+                "leave it out of `within`"
+            )
+    if roles.within and not roles.sensitive:
+        raise DataError("`within` compares the groups of a sensitive column inside strata; name one with `sensitive`")
+
+
+def _check_labelled(roles: Roles, columns: Sequence[str], table: str) -> None:
+    """Refuse a design of labels where there are none, and beside conditions under which it was not measured."""
+    if roles.labelled is None:
+        return
+    if roles.label is None:
+        raise DataError("`labelled` says how rows with an outcome were chosen: name the column of outcomes as `label`")
+    if roles.favorable is None:
+        raise DataError("`labelled` is for outcomes of two kinds: say which is good for the person with `favorable`")
+    refused: list[tuple[str, Any]] = [("cluster", roles.cluster), ("query", roles.query), ("within", roles.within)]
+    refused.append(("sensitive_probability", roles.sensitive_probability))
+    if roles.labelled.kind == "selective":
+        refused.append(("reference", roles.reference))
+    for name, value in refused:
+        if value:
+            raise DataError(
+                f"`labelled` and `{name}` cannot be used together: such intervals were not measured; leave one out"
+            )
+    for column in roles.labelled.columns:
+        if column not in columns and column in ("decision", "d"):
+            raise DataError(
+                f"{table}: `labelled` by={column}: the decision is no column of the table. Write decisions into it and "
+                "audit them with `predictions`, or draw the rows with `fairkit plan --draw`"
+            )
+    require_columns(roles.labelled.columns, columns, role="labelled", table=table)
+
+
+def _check_query(roles: Roles) -> None:
+    """Refuse what has no meaning in rankings."""
+    if roles.query is None:
+        return
+    declared = {
+        "cluster": roles.cluster,
+        "within": roles.within,
+        "reference": roles.reference,
+        "sensitive_probability": roles.sensitive_probability,
+    }
+    used = next((name for name, value in declared.items() if value), None)
+    if used is not None:
+        raise DataError(
+            f"`{used}` and `query` cannot be used together: groups of a ranking are compared inside queries, and "
+            f"queries are the independent units; leave `{used}` out"
+        )
+    if roles.weights is not None:
+        raise DataError("`query` and `weights` cannot be used together: queries count the same; leave out `weights`")
+    taken = {roles.label, *(column for split in roles.sensitive for column in split.columns)}
+    if roles.query in taken:
+        raise DataError(f"column {roles.query!r} cannot be the `query` and the label or a sensitive column at once")
+
+
+# Which value of an outcome is good for the person, as far as its name and its values say.
+
+
+_GOOD = frozenset({
+    "accept", "accepted", "admit", "admitted", "approve", "approved", "eligible", "fulfilled", "good", "grant",
+    "granted", "healthy", "hire", "hired", "invited", "paid", "pass", "passed", "promoted", "qualified", "released",
+    "repaid", "retained", "selected", "stayed", "success", "successful", ">50k",
+})  # fmt: skip
+_BAD = frozenset({
+    "arrears", "arrest", "arrested", "attrition", "bad", "bankrupt", "bankruptcy", "charged", "chargeoff", "churn",
+    "churned", "decline", "declined", "default", "defaulted", "delinquency", "delinquent", "denied", "deny", "died",
+    "disease", "dismissed", "dropout", "fail", "failed", "failure", "fired", "fraud", "fraudulent", "left", "loss",
+    "mortality", "readmitted", "recid", "recidivism", "refuse", "refused", "reject", "rejected", "reoffend",
+    "reoffended", "rearrest", "rearrested", "terminated", "unpaid", "violation",
+})  # fmt: skip
+_YES, _NO = frozenset({"1", "true", "yes", "y", "t"}), frozenset({"0", "false", "no", "n", "f"})
+_NEGATED = frozenset({"no", "non", "not"})
+
+
+def good_value(name: str, values: Sequence[object]) -> str | None:
+    """Return the value that is good for the person; None where neither the name nor the values say so.
+
+    Words decide: ``approved`` is good; of yes and no (also 1 and 0) it is yes for a column called ``hired``, no for
+    one called ``default``, and nobody knows for one called ``y``.
+    """
+    texts = [value_text(value) for value in values]
+    by_word = [text for text in texts if _sense(text) is True]
+    if len(by_word) == 1:
+        return by_word[0]
+    sense = _sense(name)
+    flags = {text: _is_flag(text) for text in texts}
+    if sense is None or len(texts) != 2 or set(flags.values()) != {True, False}:
+        return None
+    return next(text for text, flag in flags.items() if flag is sense)
+
+
+def is_outcome(name: str) -> bool:
+    """Return whether a column's name is that of an outcome, good or bad."""
+    return _sense(name) is not None
+
+
+def example_of(name: str, values: Sequence[object]) -> str:
+    """Return a favorable value for a message's example: the good one where it is known, else ``VALUE``."""
+    return good_value(name, values) or "VALUE"
+
+
+def _is_flag(text: str) -> bool | None:
+    lower = text.lower()
+    return True if lower in _YES else False if lower in _NO else None
+
+
+def _sense(text: str) -> bool | None:
+    """Return whether the words of a text are good or bad for a person; None where they are neither or both."""
+    words = re.findall(r">?[a-z0-9]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", text).lower())
+    negated = bool(words) and words[0] in _NEGATED
+    good, bad = any(word in _GOOD for word in words), any(word in _BAD for word in words)
+    if good == bad:
+        return None
+    return good != negated
+
+
+# Which columns of a table hold somebody's predictions: decisions, scores, chances, classes or numbers.
+
+
+KEYS = ("decision", "score", "probability", "class", "prediction", "answer", "favorable")
+"""What can be said about a table's predictions."""
+
+_NEXT = re.compile(rf",(?=(?:{'|'.join(KEYS)})(?::[^=]*)?=)")
+_EXAMPLE = "decision=approved,score=p"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictionRoles:
+    """Which columns hold predictions."""
+
+    decision: str | None = None  # binary decisions
+    score: str | None = None  # the probability of the favorable label, or the predicted number of a regression
+    probability: str | None = None  # the chance of the favorable decision, for decisions that are drawn
+    predicted_class: str | None = None  # the predicted class
+    prediction: str | None = None  # the predicted number
+    answer: str | None = None
+    favorable: Any = None
+    class_probabilities: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        plain = (self.decision, self.score, self.probability, self.predicted_class)
+        if not self.columns:
+            raise ParameterError(
+                f"name a column of decisions, scores, classes or numbers in `predictions`, as in {_EXAMPLE}"
+            )
+        if self.decision is not None and self.probability is not None:
+            raise ParameterError("name a column of decisions or of decision probabilities, not both")
+        if self.prediction is not None and (any(plain) or self.class_probabilities):
+            raise ParameterError(
+                "`predictions` has predicted numbers (prediction) and decisions, scores or classes: name one kind"
+            )
+        if self.answer is not None and (any(plain) or self.class_probabilities or self.prediction):
+            raise ParameterError("`predictions` has answers and something else: answers are audited alone")
+        by_class = self.predicted_class is not None or bool(self.class_probabilities)
+        if by_class and (self.decision is not None or self.probability is not None):
+            raise ParameterError("`predictions` has classes and decisions: name one of the two")
+        if self.class_probabilities and self.score is not None:
+            raise ParameterError("`predictions` has a score and probabilities by class: name one of the two")
+        if self.favorable is not None and self.decision is None and self.score is None:
+            raise ParameterError("`predictions` has a favorable value but no column of decisions that holds it")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The named columns, each once."""
+        named = (self.decision, self.score, self.probability, self.predicted_class, self.prediction, self.answer)
+        every = [*(column for column in named if column), *self.class_probabilities.values()]
+        return tuple(dict.fromkeys(every))
+
+    @property
+    def noted(self) -> tuple[str, ...]:
+        """The columns whose distinct values must be known before rows are read."""
+        return tuple(column for column in (self.decision, self.predicted_class) if column is not None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the form of a configuration file, without what was not said."""
+        named = {
+            "decision": self.decision,
+            "score": self.score,
+            "probability": dict(self.class_probabilities) or self.probability,
+            "class": self.predicted_class,
+            "prediction": self.prediction,
+            "answer": self.answer,
+            "favorable": self.favorable,
+        }
+        return {key: value for key, value in named.items() if value is not None}
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` writes."""
+        for key, value in record.items():
+            if key not in KEYS:
+                raise ParameterError(f"`predictions` has no key {key!r}. {did_you_mean(key, KEYS, what='keys')}")
+            listed = key == "probability" and isinstance(value, Mapping)
+            if not (listed or key == "favorable" or isinstance(value, str)):
+                raise ParameterError(f"`predictions`: {key} takes the name of a column, not {value!r}")
+        chance = record.get("probability")
+        by_class = chance if isinstance(chance, Mapping) else {}
+        return cls(
+            **{key: value for key, value in record.items() if key not in ("class", "probability")},
+            probability=None if isinstance(chance, Mapping) else chance,
+            predicted_class=record.get("class"),
+            class_probabilities={str(label): str(column) for label, column in by_class.items()},
+        )
+
+    @classmethod
+    def parse(cls, texts: Iterable[str]) -> Self:
+        """Read ``decision=approved,score=p`` and, by class, ``class=tier,probability:gold=p_gold``."""
+        record: dict[str, Any] = {}
+        for part in (part for text in texts for part in _NEXT.split(text)):
+            name, equals, column = part.partition("=")
+            key, colon, label = name.strip().partition(":")
+            if not equals or not column or (colon and (key != "probability" or not label)):
+                raise ParameterError(
+                    f"`predictions`: {part!r} is not understood; write KEY=COLUMN, as in {_EXAMPLE}, and "
+                    "probability:CLASS=COLUMN for the probability of a class"
+                )
+            if colon:
+                here = record.setdefault(key, {})
+                taken = not isinstance(here, dict) or label in here
+            else:
+                here, label, taken = record, key, key in record
+            if taken:
+                raise ParameterError(f"`predictions` says {name.strip()} twice; say it once")
+            here[label] = column
+        return cls.of(record)

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fairkit.data.lists import is_list
 from fairkit.data.parts import ParquetPart
+from fairkit.data.source import is_list
 from fairkit.errors import DataError
-from fairkit.sources.secrets import said
+from fairkit.sources.address import said
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -174,7 +174,7 @@ def _stored(group: pa.RecordBatch, schema: pa.Schema, name: str) -> pa.RecordBat
     """Return plain columns, and columns of lists of numbers."""
     import pyarrow as pa
 
-    from fairkit.data.plain import plain
+    from fairkit.data.arrow_types import plain
 
     cells = [field.name for field in schema if field.type in (pa.string(), pa.int64(), pa.float64(), pa.bool_())]
     read = plain(group.select(cells), name)
@@ -220,7 +220,7 @@ def _readable(schema: pa.Schema, name: str) -> pa.Schema:
     """Return the plain types that the columns become, of those that are read."""
     import pyarrow as pa
 
-    from fairkit.data.plain import is_readable, plain_type
+    from fairkit.data.arrow_types import is_readable, plain_type
 
     if len(set(schema.names)) != len(schema.names):
         twice = next(column for column in schema.names if schema.names.count(column) > 1)

@@ -7,20 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fairkit.data.frames import frame_parts, memory_table
-from fairkit.data.lists import with_lists
-from fairkit.data.parts import ParquetPart, Part, TablePart
-from fairkit.data.plain import is_readable, unread_type
+from fairkit.data.arrow_types import is_readable, unread_type
+from fairkit.data.parts import ParquetPart, Part, TablePart, frame_parts, memory_table
 from fairkit.data.snapshot import LatePart, take_snapshot, type_name
-from fairkit.data.source import Source, check_names, unreadable
+from fairkit.data.source import Source, check_names, unreadable, with_lists
 from fairkit.data.text_files import CsvPart
 from fairkit.errors import DataError, FairkitError
-from fairkit.sources.address import Address
-from fairkit.sources.finders import source_at
-from fairkit.sources.interface import Files
-from fairkit.sources.secrets import masked, said
-from fairkit.sources.stored import StoredFile
-from fairkit.support.faces import imported
+from fairkit.sources.address import Address, masked, said
+from fairkit.sources.interface import Files, StoredFile, source_at
+from fairkit.support.lazy_package import imported
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -274,7 +269,7 @@ def open_source(data: Any, name: str | None = None) -> Source:
     elif isinstance(data, str | Path):
         source = open_path(Path(data))
     elif type(data).__module__.partition(".")[0] == "ibis":
-        source = imported("fairkit_sql.relation:source_of")(data, name or "ibis table")
+        source = imported("fairkit_sql.cells:source_of")(data, name or "ibis table")
     else:
         name = name or "data frame"
         table = memory_table(data)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from fairkit.data.outcomes import example_of
-from fairkit.data.roles import value_text
+from fairkit.data.roles import example_of, value_text
 from fairkit.errors import DataError
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
+
 
 Task = Literal["binary", "multiclass", "regression", "ranking", "answers", "table"]
 
@@ -56,3 +56,21 @@ def _ranking(dataset: Dataset, wished: Task | None) -> Task:
             f"the label {roles.label!r} holds text; relevance is a number, or name the relevant value with `favorable`"
         )
     return "ranking"
+
+
+# Tables of answers, which carry how they are to be read.
+
+
+def carried_by(table: str) -> dict[str, Any]:
+    """Return the data settings that a Parquet file of answers carries; empty for other tables."""
+    if not table.endswith(".parquet"):
+        return {}
+    import json
+
+    import pyarrow.parquet as pq
+
+    try:
+        record = json.loads((pq.read_schema(table).metadata or {}).get(b"fairkit.data", b"{}"))
+    except (OSError, ValueError):  # pyarrow's errors are among them; loading the table says what is wrong
+        return {}
+    return record if isinstance(record, dict) else {}

@@ -14,7 +14,7 @@ import numpy as np
 from fairkit.data.parts import Types, opened, unchanged
 from fairkit.data.roles import NULL_SPELLINGS
 from fairkit.errors import DataError
-from fairkit.sources.stored import StoredFile
+from fairkit.sources.interface import StoredFile
 
 if TYPE_CHECKING:
     import pyarrow as pa

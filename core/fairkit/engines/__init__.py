@@ -12,10 +12,10 @@ Files must be found under the same path by the client and by every worker.
 
 from __future__ import annotations
 
-from fairkit.support.faces import lazy_names
+from fairkit.support.lazy_package import lazy_names
 
 __all__ = ["DaskEngine", "LocalEngine", "connected"]
 
 __getattr__, __dir__ = lazy_names(
-    __name__, {"DaskEngine": "fairkit_dask.engine", "LocalEngine": ".local", "connected": "fairkit_dask.cluster"}
+    __name__, {"DaskEngine": "fairkit_dask", "LocalEngine": ".local", "connected": "fairkit_dask"}
 )

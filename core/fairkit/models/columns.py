@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.data.arrow import as_arrow, as_numbers
-from fairkit.data.codes import codes_of
-from fairkit.data.predictions import PredictionRoles
-from fairkit.data.roles import require_columns, same_value, value_text
+from fairkit.data.arrow_types import as_arrow, as_numbers, codes_of
+from fairkit.data.roles import PredictionRoles, require_columns, same_value, value_text
 from fairkit.data.task import choose_task
 from fairkit.errors import ModelError, ParameterError
-from fairkit.models.classes import ranks_higher
-from fairkit.models.favorable import favorable_values
-from fairkit.models.scale import OWN, Cut, Scale, told_scale
-from fairkit.models.scorer import Columns, Predictions
+from fairkit.models.column_names import favorable_values
+from fairkit.models.python import ranks_higher
+from fairkit.models.scorer import OWN, Columns, Cut, Predictions, Scale, told_scale
 from fairkit.support.timings import phase
 
 if TYPE_CHECKING:
@@ -26,7 +23,7 @@ if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
     from fairkit.data.task import Task
     from fairkit.models.scorer import Scorer
-    from fairkit.results.subjects import ModelInfo
+    from fairkit.results.report import ModelInfo
     from fairkit.settings import ModelOptions
 
     Array = NDArray[np.float64]
@@ -196,7 +193,7 @@ def _form(roles: PredictionRoles, dataset: Dataset, task: Task, cut: Cut | None,
     if task != "binary" or roles.score is None:
         return _Form()
     decided = roles.decision or roles.probability
-    batch = next(dataset.batches([roles.score, *([decided] if decided else [])], rows=_FIRST_ROWS))
+    batch = dataset.read([roles.score, *([decided] if decided else [])], _FIRST_ROWS)
     numbers = _numbers(batch.column(roles.score), roles.score)
     low, high = float(numbers.min()), float(numbers.max())
     kind = options.score_kind or ("probability" if low >= 0 and high <= 1 else "value")
@@ -261,7 +258,7 @@ class _ColumnScorer:
     """Nobody can be asked about other rows."""
 
     def __init__(self, roles: PredictionRoles, dataset: Dataset, task: Task, form: _Form) -> None:
-        from fairkit.results.subjects import ModelInfo
+        from fairkit.results.report import ModelInfo
 
         self.roles, self.task, self.columns = roles, task, roles.columns
         self.told = roles.favorable is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairkit.support.faces import lazy_names
+from fairkit.support.lazy_package import lazy_names
 
 if TYPE_CHECKING:
     from fairkit.planning.advice import advised

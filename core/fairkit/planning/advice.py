@@ -4,34 +4,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fairkit.errors import PolicyError
-from fairkit.intervals import two_sided
-from fairkit.planning.assumptions import seen
-from fairkit.planning.detectable import detectable
-from fairkit.planning.draws import Truth, decided
-from fairkit.planning.results import two_digits
-from fairkit.planning.search import distance, quantile, search, unit_error, variances
-from fairkit.planning.targets import target_of
+from fairkit.intervals import spread_quantiles, two_sided
+from fairkit.planning.assumptions import Truth, decided, seen, target_of
+from fairkit.planning.results import MOST, Detectable, two_digits
 from fairkit.results.policy import judge
 from fairkit.results.rules import MoreRows
 from fairkit.settings import DEFAULT_AUDITORS
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from fairkit.auditors import Auditor
     from fairkit.metrics import Metric
+    from fairkit.planning.assumptions import Target
     from fairkit.planning.results import Side
-    from fairkit.planning.targets import Target
     from fairkit.results.findings import Finding
     from fairkit.results.rules import Rule, RuleResult
 
+    Array = NDArray[np.float64]
+
+
 POWER = 0.8
-MOST = 100_000
+MOST_ADVISED = 100_000
 """More rows than this are no advice: the number is too near the limit."""
 DRAWS = 200
 _NORMAL = NormalDist()
@@ -148,7 +149,7 @@ def _more(
     rows = float(truth.rows.sum())
     tries.append((-1, _closed(z * unit_error(target, truth) / math.sqrt(rows), z, gap, rows)))
     for group_index, start in tries:
-        if not math.isfinite(start) or start > 4 * MOST:
+        if not math.isfinite(start) or start > 4 * MOST_ADVISED:
             continue
         spread = truth.shares if group_index < 0 else np.eye(len(truth.names))[group_index]
         curve = search(
@@ -160,7 +161,7 @@ def _more(
             DRAWS,
             rounds=((0.8, 0.9, 1.0, 1.1, 1.2, 1.3),),
         )
-        if curve is not None and curve.rows <= MOST:
+        if curve is not None and curve.rows <= MOST_ADVISED:
             return MoreRows(two_digits(curve.rows), None if group_index < 0 else truth.names[group_index], value, POWER)
     return MoreRows(None, None, value, POWER)
 
@@ -209,4 +210,174 @@ def _from_width(finding: Finding, limit: float) -> MoreRows:
     if not (rows and math.isfinite(reach) and value != limit):
         return MoreRows(None, None, value, POWER)
     more = _closed(reach, two_sided(finding.confidence), abs(limit - value), rows)
-    return MoreRows(two_digits(more) if more <= MOST else None, None, value, POWER)
+    return MoreRows(two_digits(more) if more <= MOST_ADVISED else None, None, value, POWER)
+
+
+# How many rows: a closed form to begin with, then draws, and a line through the probits of their powers.
+
+
+_ZONE = 0.7
+COARSE = (0.8, 0.95, 1.1, 1.25)
+FINE = (0.88, 0.92, 0.96, 1.0, 1.04, 1.08, 1.13)
+
+
+@dataclass(frozen=True, slots=True)
+class PowerCurve:
+    """Rows, and power as a function of rows: Φ(intercept + slope √rows)."""
+
+    rows: float
+    intercept: float
+    slope: float
+
+    def power(self, rows: float) -> float:
+        """Return the chance of a verdict with so many rows."""
+        return _NORMAL.cdf(self.intercept + self.slope * math.sqrt(rows))
+
+
+def variances(target: Target, rates: Array) -> Array:
+    """Return p (1 - p), or on the scale of logarithms (1 - p) / p, shape [K, G]; never 0."""
+    inner = np.clip(rates, 1e-4, 1 - 1e-4)
+    spread = inner * (1 - inner)
+    return np.asarray(spread / inner**2 if target.kind == "ratio" else spread)
+
+
+def unit_error(target: Target, truth: Truth) -> float:
+    """Return se √N of the number: the extremes' variances over their shares of the rows."""
+    worst = 0.0
+    per_row = variances(target, truth.rates) / (truth.shares * truth.bases)
+    for rates, each in zip(truth.rates, per_row, strict=True):
+        low, high = int(rates.argmin()), int(rates.argmax())
+        if low == high:
+            low, high = np.argsort(-each)[:2] if len(each) > 1 else (0, 0)
+        worst = max(worst, float(each[low] + each[high]) if len(each) > 1 else float(each[0]))
+    return math.sqrt(worst)
+
+
+def distance(target: Target, truth: Truth, rule: Rule) -> float:
+    """Return how far the true number is from the limit, on the scale of `unit_error`."""
+    value = target.value(truth.rates)
+    if target.kind == "ratio":
+        return abs(math.log(max(rule.limit, 1e-6)) - math.log(max(value, 1e-6)))
+    return abs(rule.limit - value)
+
+
+def quantile(target: Target, groups: int, confidence: float, *, passing: bool) -> float:
+    """Return the normal quantile of the end that decides."""
+    if target.kind in ("level", "largest", "smallest"):
+        return two_sided(confidence)
+    inner, outer = spread_quantiles(groups, confidence)
+    return outer if passing else inner
+
+
+def closed_form(target: Target, truth: Truth, rule: Rule, confidence: float, power: float) -> float:
+    """Return N = ((z + z_power) se √N / |limit - number|)²: right for two groups whose rates are not rare."""
+    gap = distance(target, truth, rule)
+    if gap <= 0:
+        return math.inf
+    value = target.value(truth.rates)
+    passing = rule.kept(value)
+    exact = 0.0 if target.kind == "difference" else 1.0 if target.kind == "ratio" else None
+    z_power = _NORMAL.inv_cdf((1 + power) / 2 if passing and value == exact else power)
+    z = quantile(target, len(truth.names), confidence, passing=passing)
+    return ((z + z_power) * unit_error(target, truth) / gap) ** 2
+
+
+def search(
+    power_at: Callable[[float], float],
+    start: float,
+    power: float,
+    draws: int,
+    rounds: Sequence[Sequence[float]] = (COARSE, FINE),
+) -> PowerCurve | None:
+    """Find the rows at which a power is reached; None where `MOST` rows are not enough."""
+    wanted = _NORMAL.inv_cdf(power)
+    if not start <= MOST:
+        return None
+
+    def probit(rows: float) -> float:
+        return _NORMAL.inv_cdf(min(max(power_at(rows), 0.5 / draws), 1 - 0.5 / draws))
+
+    rows = start
+    for _ in range(40):
+        here = probit(rows)
+        if abs(here - wanted) < _ZONE:
+            break
+        factor = 1 + (wanted - here) / (4 + abs(here))
+        rows *= min(max(factor, 0.5), 2.2)
+        if rows > MOST:
+            return None
+    curve = None
+    for factors in rounds:
+        spots = rows * np.array(factors)
+        seen = np.array([probit(spot) for spot in spots])
+        near = np.abs(seen - wanted) < 2 * _ZONE
+        if near.sum() < 2:
+            return None
+        slope, intercept = (float(part) for part in np.polyfit(np.sqrt(spots[near]), seen[near], 1))
+        if slope <= 0:
+            return None
+        rows = max((wanted - intercept) / slope, 1.0) ** 2
+        curve = PowerCurve(rows, intercept, slope)
+    return curve
+
+
+# The smallest disparity that an audit of a given size would fail, and the largest that it would pass.
+
+
+def detectable(
+    target: Target, truth: Truth, denominators: Array, rule: Rule, confidence: float, power: float
+) -> Detectable | None:
+    """Solve D - limit = (z + z_power) se(D) for D, with all of the disparity in the smallest group."""
+    if target.kind not in ("difference", "ratio") or len(truth.names) < 2:
+        return None
+    z_power = _NORMAL.inv_cdf(power)
+    groups = len(truth.names)
+    inner = quantile(target, groups, confidence, passing=False) + z_power
+    outer = quantile(target, groups, confidence, passing=True)
+    sides = [_Side(target, truth.rates[k], denominators[k]) for k in range(len(target.rates))]
+    none = 0.0 if target.kind == "difference" else 1.0
+    end = 1.0 - none
+
+    def error(value: float) -> float:
+        return max(side.error(value) for side in sides)
+
+    def gap(value: float) -> float:
+        if target.kind == "ratio":
+            return math.log(max(value, 1e-9) / max(rule.limit, 1e-9)) * (1 if rule.upper else -1)
+        return (value - rule.limit) * (1 if rule.upper else -1)
+
+    at_none = _NORMAL.inv_cdf((1 + power) / 2)
+    fails = _edge(lambda v: gap(v) - inner * error(v), rule.limit, end)
+    passes = _edge(lambda v: -gap(v) - (outer + (at_none if v == none else z_power)) * error(v), rule.limit, none)
+    return Detectable(fails_from=fails, passes_up_to=passes, power=power)
+
+
+class _Side:
+    """One rate: its error at the numbers that the smallest group could make."""
+
+    def __init__(self, target: Target, rates: Array, denominators: Array) -> None:
+        self.target = replace(target, rates=target.rates[:1])
+        self.small = int(denominators.argmin())
+        self.base = float(np.average(rates, weights=denominators))
+        self.inverse = 1 / np.maximum(denominators, 1.0)
+
+    def error(self, value: float) -> float:
+        other = self.base
+        if self.target.kind == "difference":
+            moved = other + value if other + value <= 1 else max(other - value, 0.0)
+        else:
+            moved = other * value
+        small, rest = (float(variances(self.target, np.array([p]))[0]) for p in (moved, other))
+        others = np.delete(self.inverse, self.small).max()
+        return math.sqrt(small * self.inverse[self.small] + rest * others)
+
+
+def _edge(holds: Callable[[float], float], limit: float, end: float) -> float | None:
+    """Return the number nearest to the limit from which on `holds` is not negative, towards `end`."""
+    if holds(end) < 0:
+        return None
+    bad, good = limit, end
+    for _ in range(50):
+        middle = (bad + good) / 2
+        bad, good = (bad, middle) if holds(middle) >= 0 else (middle, good)
+    return good

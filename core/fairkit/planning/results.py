@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Literal
 
-from fairkit.support.records import record_of
+from fairkit.support.files import record_of
 
 if TYPE_CHECKING:
     from fairkit.results.rules import Rule

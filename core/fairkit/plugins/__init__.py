@@ -16,7 +16,7 @@ from fairkit.plugins.finding import (
     source_of,
     third_party,
 )
-from fairkit.plugins.records import FILE, FILES, Kind, Plugin, PluginInfo, Row
+from fairkit.plugins.loading import FILE, FILES, Kind, Plugin, PluginInfo, Row
 
 __all__ = [
     "FILE",

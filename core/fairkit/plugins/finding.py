@@ -14,8 +14,7 @@ from fairkit.errors import FairkitError, PluginError, did_you_mean
 from fairkit.exporters import FORMATS
 from fairkit.installed import described
 from fairkit.learners import add_source
-from fairkit.plugins.loading import load_found, one_line
-from fairkit.plugins.records import FILE, FILES, Plugin, PluginInfo, Row
+from fairkit.plugins.loading import FILE, FILES, Plugin, PluginInfo, Row, load_found, one_line
 from fairkit.settings import DEFAULT_AUDITORS
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from fairkit.exporters import Exporter
     from fairkit.learners import Learner
     from fairkit.metrics import Metric
-    from fairkit.models.sources import ModelSource
+    from fairkit.models.scorer import ModelSource
     from fairkit.packs import PackFormat
     from fairkit.sources import DataSource
 

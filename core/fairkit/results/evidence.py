@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
-from fairkit.results.conditions import is_conditions
+from fairkit.results.findings import is_conditions
 
 if TYPE_CHECKING:
     from fairkit.results.findings import Finding
@@ -160,7 +160,7 @@ class GroupsSearched(Evidence):
 
 @dataclass(frozen=True, slots=True)
 class Conditions(Evidence):
-    """What describes a group (see `fairkit.results.conditions`)."""
+    """What describes a group (see `fairkit.results.findings`)."""
 
     key = "conditions"
     conditions: tuple[Mapping[str, Any], ...]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
-from fairkit.results.rendering import Shown
-from fairkit.results.tables import place_words
-from fairkit.results.values import Better, GroupValue, Interval, StratumValue, json_interval, json_number, read_interval
+from fairkit.errors import ParameterError
+from fairkit.results.rendering import Shown, place_words
 
 VerdictName = Literal["pass", "fail", "inconclusive"]
 
@@ -153,3 +154,207 @@ def _fixed(value: Any) -> Any:
     if isinstance(value, Mapping):
         return tuple(sorted((key, _fixed(one)) for key, one in value.items()))
     return tuple(map(_fixed, value)) if isinstance(value, list | tuple) else value
+
+
+# Numbers of groups and strata: values with their intervals, as they go to JSON and back.
+
+
+Better = Literal["lower", "higher", "none"]
+
+
+Interval = tuple[float, float]
+
+
+def json_number(value: float | None) -> float | None:
+    """Return a number for JSON, which has no NaN and no infinity: a number that is not finite is absent."""
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+def json_interval(pair: Interval | None) -> list[float | None] | None:
+    """Return an interval in the JSON form; an end that is not finite is absent."""
+    return None if pair is None else [json_number(pair[0]), json_number(pair[1])]
+
+
+def read_interval(pair: list[float | None] | None) -> Interval | None:
+    """Return an interval from its JSON form; an absent end is infinite."""
+    if pair is None:
+        return None
+    low, high = pair
+    return (-math.inf if low is None else float(low), math.inf if high is None else float(high))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupValue:
+    """One group's part of a finding.
+
+    `value` is None where the metric is not defined for the group (for instance a true positive rate
+    without positives); `rows` counts the rows that the group has in the audited data. `denominator` is the number of
+    rows that a rate is over (positives, for a true positive rate), or the effective number under weights; None for
+    other metrics.
+    """
+
+    group: str
+    rows: int
+    value: float | None
+    interval: Interval | None = None
+    denominator: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form of interfaces: group, rows, value, interval."""
+        return {
+            "group": self.group,
+            "rows": self.rows,
+            "value": json_number(self.value),
+            "interval": json_interval(self.interval),
+        } | ({} if self.denominator is None else {"denominator": json_number(self.denominator)})
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote."""
+        return cls(
+            group=record["group"],
+            rows=record["rows"],
+            value=record["value"],
+            interval=read_interval(record.get("interval")),
+            denominator=record.get("denominator"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StratumValue:
+    """One stratum's part of a finding that is pooled over strata.
+
+    `value` is the number between the two groups that the finding is about, with the sign of their order there: negative
+    where the stratum says the opposite. `few` marks strata with too few rows of a group to be read by themselves; they
+    count in the pooled number all the same.
+    """
+
+    stratum: str
+    rows: int
+    value: float | None
+    interval: Interval | None = None
+    few: bool = False
+    groups: tuple[GroupValue, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "stratum": self.stratum,
+            "rows": self.rows,
+            "value": json_number(self.value),
+            "interval": json_interval(self.interval),
+            "few": self.few,
+            "groups": [{"group": g.group, "rows": g.rows, "value": json_number(g.value)} for g in self.groups],
+        }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote."""
+        return cls(
+            stratum=record["stratum"],
+            rows=record["rows"],
+            value=record["value"],
+            interval=read_interval(record.get("interval")),
+            few=record.get("few", False),
+            groups=tuple(GroupValue.from_dict(group) for group in record.get("groups", ())),
+        )
+
+
+# Conditions as data, and in plain words: what describes a group of people.
+
+
+_AGES = {"age", "agep"}
+
+
+def in_words(conditions: Sequence[Mapping[str, Any]], within: Sequence[Mapping[str, Any]] = ()) -> str:
+    """Return conditions in words: ``aged 32 to 66, COW = 5, WKHP 40 or more``."""
+    told = ", ".join(_words(one) for one in conditions)
+    return f"{told} (within {', '.join(_words(one) for one in within)})" if within else told
+
+
+def texts_of(conditions: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return conditions as options take them: ``COLUMN=VALUE``, ``COLUMN=LOW:HIGH``; missing: ``COLUMN=``."""
+
+    def end(value: Any) -> str:
+        return "" if value is None else str(value)
+
+    return [
+        f"{one['column']}={end(one['value'])}"
+        if "value" in one
+        else f"{one['column']}={end(one.get('low'))}:{end(one.get('high'))}"
+        for one in conditions
+    ]
+
+
+def _words(condition: Mapping[str, Any]) -> str:
+    column = str(condition["column"])
+    if "value" in condition:
+        value = condition["value"]
+        if value is None:
+            return f"{column} is missing"
+        return f"aged {_text(value)}" if column.lower() in _AGES and _is_number(value) else f"{column} = {_text(value)}"
+    name = "aged" if column.lower() in _AGES else column
+    low, high = condition.get("low"), condition.get("high")
+    if low is None and high is None:
+        return f"{column} is known"
+    if low is None:
+        return f"{name} {_text(high)} or less"
+    if high is None:
+        return f"{name} {_text(low)} or more"
+    return f"{name} {_text(low)} to {_text(high)}"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return str(value)
+
+
+def is_conditions(value: Any) -> bool:
+    """Whether something has the form of conditions: it may come from somebody else's file."""
+    return (
+        isinstance(value, Sequence)
+        and not isinstance(value, str)
+        and bool(value)
+        and all(isinstance(one, Mapping) and isinstance(one.get("column"), str) for one in value)
+    )
+
+
+# Facts about what was audited that no number follows from: what the model is for, who owns it.
+
+
+KNOWN: Mapping[str, str] = {
+    "intended_use": "Intended use",
+    "owner": "Owner",
+    "contact": "Contact",
+    "version": "Version",
+    "period": "Period of the data",
+    "date": "Date of the audit",
+}
+"""The facts that a page names by a heading of their own; others are shown under their name."""
+
+LONGEST = 2000
+"""Characters of one fact."""
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
+
+
+def facts_of(about: Mapping[str, str]) -> dict[str, str]:
+    """Check facts and return them."""
+    for name, text in about.items():
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise ParameterError(
+                f"`about` names {name!r}; a fact's name is of small letters, digits and _, as in intended_use"
+            )
+        if not isinstance(text, str) or not text.strip() or len(text) > LONGEST:
+            raise ParameterError(f"`about` {name!r} takes a text of 1 to {LONGEST:,} characters")
+    return dict(about)
+
+
+def heading(name: str) -> str:
+    """Return a fact's heading on a page: ``Intended use`` for intended_use."""
+    return KNOWN.get(name) or name.replace("_", " ").capitalize()

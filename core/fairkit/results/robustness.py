@@ -11,9 +11,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fairkit.results.findings import Finding
+    from fairkit.results.findings import Finding, Interval
     from fairkit.results.rules import Rule
-    from fairkit.results.values import Interval
 
     Floats = NDArray[np.float64]
 

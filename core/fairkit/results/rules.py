@@ -9,12 +9,11 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from fairkit.errors import PolicyError
-from fairkit.results.values import json_number
+from fairkit.results.findings import json_number
 from fairkit.support.calls import checked
 
 if TYPE_CHECKING:
-    from fairkit.results.findings import VerdictName
-    from fairkit.results.values import Interval
+    from fairkit.results.findings import Interval, VerdictName
 
 Adjustment = Literal["holm", "bonferroni", "benjamini-hochberg"]
 ADJUSTMENTS: tuple[Adjustment, ...] = ("holm", "bonferroni", "benjamini-hochberg")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from fairkit.sources.address import Address, order_notes
-from fairkit.sources.interface import Counting, DataSource, Files, Records
-from fairkit.sources.reach import check_reachable
-from fairkit.sources.secrets import masked, said
-from fairkit.sources.stored import StoredFile
+from fairkit.sources.address import Address, check_reachable, masked, order_notes, said
+from fairkit.sources.interface import Counting, DataSource, Files, Records, StoredFile
 
 __all__ = [
     "Address",

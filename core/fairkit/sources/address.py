@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ipaddress
+import os
 import re
-from collections.abc import Mapping
+import socket
+import threading
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, unquote, urlsplit
 
-from fairkit.errors import DataError
-from fairkit.sources.secrets import holds_secret
+from fairkit.errors import DataError, ParameterError
+from fairkit.support.escaping import visible
 
 QUERY = "query"
 """The option that takes all that follows, as it stands."""
@@ -25,23 +29,14 @@ _KEPT_OUT = (
 class Address:
     """Where a table is. It holds no secret: those come from the environment.
 
-    Attributes
-    ----------
-    scheme
-        In lower case, such as ``s3``.
-    location
-        What stands between the scheme and the options, without ``//``, as it was written.
-    options
-        What follows ``?``: percent-decoded values by name, but ``query``, which comes last and takes the rest as it
-        stands. A query without any blank is percent-decoded, too.
-    slashes
-        Whether ``//`` followed the scheme.
+    What follows ``?`` are options by name, percent-decoded, but ``query`` comes last and takes the rest as it stands. A
+    query without any blank is percent-decoded, too.
     """
 
-    scheme: str
-    location: str
+    scheme: str  # in lower case, such as "s3"
+    location: str  # between the scheme and the options, without "//", as it was written
     options: Mapping[str, str] = field(default_factory=dict)
-    slashes: bool = True
+    slashes: bool = True  # whether "//" followed the scheme
 
     @classmethod
     def parse(cls, text: str) -> Address:
@@ -158,3 +153,137 @@ def order_notes(query: str) -> tuple[str, ...]:
         "The query has no ORDER BY: the digest is of the rows in the order of this reading, and another reading may "
         "have another digest.",
     )
+
+
+# Is anybody there? A host that does not answer is told about within seconds, whatever its library waits for.
+
+
+PATIENCE = 8.0
+"""Seconds until a host counts as unreachable, its name's look-up included."""
+
+
+def check_reachable(host: str, port: int, *, patience: float = PATIENCE) -> None:
+    """Open a connection and close it again."""
+    answers: list[str] = []
+    asking = threading.Thread(target=_ask, args=(host.strip("[]"), port, patience, answers), daemon=True)
+    asking.start()  # a thread: the look-up of a name takes no time limit
+    asking.join(patience)
+    reason = answers[0] if answers else f"no answer within {patience:g} s"
+    if reason:
+        raise DataError(
+            f"{visible(host)}:{port} cannot be reached ({visible(reason)}); check the name, the port and the network"
+        )
+
+
+def _ask(host: str, port: int, patience: float, answers: list[str]) -> None:
+    try:
+        socket.create_connection((host, port), timeout=patience).close()
+    except (OSError, UnicodeError) as error:
+        answers.append(getattr(error, "strerror", None) or str(error) or type(error).__name__)
+    else:
+        answers.append("")
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a host, with or without a port, is this machine."""
+    name = urlsplit(f"//{host}").hostname or "" if not host.startswith("::") else host
+    if name in ("localhost", "localhost."):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def keeps_secrets(url: str) -> bool:
+    """Tell whether a secret may be sent to an address: it is https, or http on this machine."""
+    parts = urlsplit(url)
+    return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.netloc.rpartition("@")[2]))
+
+
+# No secret is shown: foreign text loses what the environment keeps secret and what stands where passwords stand.
+
+
+_SECRET_NAMES = re.compile(
+    r"SECRET|TOKEN|PASSW|CREDENTIAL|ACCESS_KEY|ACCOUNT_KEY|API_?KEY|STORAGE_KEY|SAS|SIGNATURE|CONNECTION_STRING"
+)
+_SHORTEST = 4
+"""Shorter values of the environment are no secrets, and would take letters out of every message."""
+_LONGEST = 300
+_USERINFO = re.compile(r"//[^/\s'\"]*:.*@|//[^/@\s'\"]*@|(?<!\w)[^/\s'\":]+:[^\s'\":/][^\s'\"]*@")
+_WORDS = (
+    r"[\w-]*(?:passw(?:or)?d|pwd|secret|token|credential|signature|api_?key|access_?key|account_?key|\bsig\b)"
+    r"[\w-]*"
+)
+_ASSIGNED = re.compile(rf"(?i)({_WORDS}['\"]?\s*(?:=>|:=|=|:(?!:))\s*)('[^']*'|\"[^\"]*\"|[^\s&;,)'\"]+)")
+_WRITTEN = re.compile(rf"(?i){_WORDS}(?:['\"]?\s*(?:=>|:=|=|:(?!:))\s*'|=[^\s'\"])")
+"""A password in a query: a text after the word and a sign, or ``password=...`` without a blank."""
+
+
+def masked(text: object) -> str:
+    """Return text without the secrets of the environment, users and passwords in addresses, and assigned passwords."""
+    shown = str(text)
+    for value in sorted(_kept_secret(), key=len, reverse=True):
+        shown = shown.replace(value, "***")
+    return _ASSIGNED.sub(r"\1***", _USERINFO.sub("//***@", shown))
+
+
+def said(error: BaseException) -> str:
+    """Return a library's error message as one short line that holds no secret."""
+    text = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", str(error)).split())
+    return visible(masked(text)[:_LONGEST]) or type(error).__name__
+
+
+def holds_secret(text: str) -> bool:
+    """Tell whether something stands in the text that a password, a key or a token is written like."""
+    return _USERINFO.search(text) is not None or _WRITTEN.search(text) is not None
+
+
+def _kept_secret() -> set[str]:
+    return {
+        value.strip()
+        for name, value in os.environ.items()
+        if _SECRET_NAMES.search(name.upper()) and len(value.strip()) >= _SHORTEST
+    } | ({os.environ["PGPASSWORD"]} if os.environ.get("PGPASSWORD") else set())
+
+
+# Servers of models: what their addresses may hold, and the token that goes to them and nowhere else.
+
+
+TOKEN = "FAIRKIT_ENDPOINT_TOKEN"  # noqa: S105 -- the name of a variable
+"""The environment variable with the token; it is sent as a header and stored nowhere."""
+
+
+def check_address(url: str, example: str, queries: Collection[str] = ()) -> None:
+    """Refuse what is no http address, or may hold a secret; `queries` are the parameters that it may have."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # such as a port of letters; the address is not shown, since it may hold a secret
+        raise ParameterError(f"the address of the endpoint cannot be read; write {example}") from None
+    sent = {key for key, _ in parse_qsl(parts.query, keep_blank_values=True)}
+    if "@" in parts.netloc or parts.fragment or sent - set(queries) or (parts.query and not sent):
+        raise ParameterError(
+            "the address of the endpoint holds a user, a password, a query or a fragment; leave them out, and put a "
+            f"token into the environment variable {TOKEN}"
+        )
+    if not usable:
+        raise ParameterError(f"{visible(url)} is no address of an endpoint; write {example}")
+
+
+def token_for(url: str) -> str:
+    """Return the environment's token where it may be sent to an address; empty without one."""
+    token = os.environ.get(TOKEN, "").strip()
+    if not token.isascii() or any(ord(sign) < 33 for sign in token):
+        raise ParameterError(f"the token in {TOKEN} holds signs that no header can carry")
+    if token and not keeps_secrets(url):
+        raise ParameterError(
+            f"the token in {TOKEN} is not sent to {visible(url)} without encryption; name an https:// address"
+        )
+    return token
+
+
+def without_token(text: object) -> str:
+    """Return a server's words as one short line, without the token."""
+    line, token = " ".join(str(text).split()), os.environ.get(TOKEN, "").strip()
+    return visible((line.replace(token, "***") if token else line)[:300]) or "no reason"

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
 
 _JOINERS = "\u200c\u200d\ufe00-\ufe0f"
 """Part of words in Persian and in the languages of India, and of emoji; between ASCII letters they only deceive."""
@@ -65,3 +71,75 @@ def toml_text(value: str) -> str:
 def markdown(text: object) -> str:
     """Return text for Markdown: it adds no headings, tables, links or HTML, and stays on one line."""
     return _MARKDOWN.sub(r"\\\g<0>", visible(" ".join(str(text).split())))
+
+
+# Numbers for people: one way to write a value, an interval and a size, wherever they are shown.
+
+
+ROUNDING = 1e-15
+"""Ends of intervals are sums of numbers near 1: what is below this is rounding."""
+
+
+def number(value: float | None) -> str:
+    """Write a number with three places, more for small ones, fewer for large ones; None is a dash."""
+    if value is None:
+        return "-"
+    if math.isnan(value):
+        return "not a number"
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    value += 0.0  # no negative zero
+    size = abs(value)
+    if size == 0 or 0.001 <= size < 100:
+        return f"{value:.3f}"
+    return f"{value:.3g}"
+
+
+def interval(pair: tuple[float, float] | None) -> str:
+    """Write an interval, or that there is none; what is 0 but for rounding is 0."""
+    if pair is None:
+        return "none"
+    low, high = (0.0 if abs(end) < ROUNDING else end for end in pair)
+    return f"[{number(low)}, {number(high)}]"
+
+
+def size(count: int) -> str:
+    """Write a number of bytes."""
+    value = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000 or unit == "GB":
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return ""
+
+
+def measured(value: float | None, pair: tuple[float, float] | None) -> str:
+    """Write a value with its interval beside it, if it has one."""
+    return number(value) if pair is None else f"{number(value)} {interval(pair)}"
+
+
+# Names of columns as people type them: with commas, and with spaces around them.
+
+
+def listed_names(text: str, *, exact: bool = False) -> list[str]:
+    """Split ``a,b``: a name with a comma stands in double quotes; others keep spaces around them where `exact`."""
+    found = re.findall(r'\s*"([^"]+)"\s*(?=,|$)|([^,]+)', text)
+    return [quoted or (name if exact else name.strip()) for quoted, name in found if quoted or name.strip()]
+
+
+def column_named(name: str, columns: Iterable[str]) -> str:
+    """Return the column of a name, or the only one that differs from it in spaces around it; else the name."""
+    same = [column for column in columns if column.strip() == name.strip()]
+    return same[0] if len(same) == 1 and name not in same else name
+
+
+# Tables in Markdown.
+
+
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Return a table's lines and an empty one; cells are Markdown already (see `fairkit.support.escaping.markdown`)."""
+    yield "| " + " | ".join(header) + " |"
+    yield "|" + " --- |" * len(header)
+    for row in rows:
+        yield "| " + " | ".join(row) + " |"
+    yield ""

@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.data.arrow import as_numbers
-from fairkit.data.lists import list_columns, shortened
+from fairkit.data.arrow_types import as_numbers
+from fairkit.data.source import list_columns, shortened
 from fairkit.errors import DataError, ModelError
-from fairkit.models.renamed import check_renamed, no_column
+from fairkit.models.column_names import check_renamed, no_column
+from fairkit.models.python import roc_area
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from fairkit.models.scorer import Columns, Predictions
+
 
 RANDOM_INPUT = "u"
 """The input of a randomized model: a draw in [0, 1) that whoever deploys the model provides."""
@@ -256,3 +260,49 @@ def _objects_as_numbers(values: NDArray[Any], column: str, graph_input: GraphInp
 def absent(values: NDArray[Any]) -> NDArray[np.bool_]:
     """Tell which cells of a text column are missing, shape [n]."""
     return np.asarray(values == np.array(None, dtype=object), dtype=np.bool_)
+
+
+# A matrix of columns whose order nobody stated: what was guessed, and whether the scores look like another order.
+
+
+FEWEST = 200
+"""With fewer rows of either label nothing is compared."""
+
+
+def guessed_order(
+    feeds: Sequence[Feed], cells: Columns, predictions: Predictions, favorable: NDArray[np.bool_] | None
+) -> list[str]:
+    """Return the warnings about inputs that got the table's columns in the table's order."""
+    warnings = []
+    for feed in feeds:
+        shown = ", ".join(feed.columns)
+        warnings.append(
+            f"The input {feed.input.name!r} is a matrix without names: it gets these {len(feed.columns)} columns in "
+            f"this order: {shown}. In another order every number is wrong; `features` states the order of the training"
+            f"{_worse_than_one(feed, cells, predictions, favorable)}."
+        )
+    return warnings
+
+
+def _worse_than_one(feed: Feed, cells: Columns, predictions: Predictions, favorable: NDArray[np.bool_] | None) -> str:
+    """Say that a single column ranks the rows surely better than the model; empty where none does."""
+    score = predictions.score if predictions.score is not None else predictions.decision
+    if favorable is None or score is None or min(favorable.sum(), (~favorable).sum()) < FEWEST:
+        return ""
+    ones, zeros = int(favorable.sum()), int((~favorable).sum())
+    auc = roc_area(score, favorable)
+    areas = {}
+    for name in feed.columns:
+        values = cells[name]
+        if values.dtype.kind in "iufb":
+            numbers = np.nan_to_num(values.astype(np.float64))
+            area = roc_area(numbers, favorable)
+            areas[name] = max(area, 1 - area)
+    best = max(areas, key=lambda name: areas[name], default=None)
+    error = np.sqrt((ones + zeros + 1) / (12 * ones * zeros))
+    if best is None or areas[best] <= auc + 2 * error:
+        return ""
+    return (
+        f". It looks like another order: the model's ROC-AUC on the first rows is {auc:.3f}, and the column {best!r} "
+        f"alone has {areas[best]:.3f}"
+    )

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from fairkit.data.roles import value_text
 from fairkit.errors import ModelError, did_you_mean
-from fairkit.models.scale import OWN, Cut, Scale
-from fairkit.models.scorer import Predictions, check_scores
+from fairkit.models.scorer import OWN, Cut, Predictions, Scale, check_scores
 from fairkit_onnx.sandbox.wire import Maps
+from fairkit_onnx.write.graph import check_weights
 
 if TYPE_CHECKING:
+    import onnx
     from numpy.typing import NDArray
 
     from fairkit.data.task import Task
     from fairkit.settings import ModelOptions, ScoreKind
+    from fairkit_onnx.read.graph import Graph
+    from fairkit_onnx.write.graph import GraphBuilder
+
 
 SCORE, DECISION = "score", "decision"
 """The outputs of a model of ours that hold the score and the decision."""
@@ -307,3 +312,204 @@ def _index(label: NDArray[Any], places: Mapping[str, int]) -> NDArray[np.int64]:
             )
         codes.append(places[text])
     return np.asarray(codes, dtype=np.int64)[inverse]
+
+
+# Which of a graph's outputs are audited: those that the user names, else those that the file itself declares.
+
+
+RULE_KEY = "fairkit.rule"
+"""The metadata entry that says in words and numbers what rule a repair appended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """The outputs that an audit reads."""
+
+    score: GraphOutput | None  # scores; None where there are none
+    label: GraphOutput | None  # decisions, or classes; None where decisions are made from scores
+    chance: GraphOutput | None = None
+
+
+def is_ours(proto: onnx.ModelProto) -> bool:
+    """Tell whether the file has fairkit's own metadata, without which no model counts as randomized."""
+    from fairkit_onnx.read.graph import embedded_settings
+
+    return bool(embedded_settings(proto)) or any(entry.key == MIXTURE_KEY for entry in proto.metadata_props)
+
+
+def has_rule(proto: onnx.ModelProto) -> bool:
+    """Tell whether a repaired file decides by a rule of its own on the scores of the model before."""
+    return any(entry.key == RULE_KEY for entry in proto.metadata_props)
+
+
+def own_rule(model: Graph, options: ModelOptions) -> tuple[ModelOptions, list[str]]:
+    """Let a repaired file keep its rule: at a threshold its scores would decide as the model before does."""
+    if options.threshold is None or options.score_output is not None or not has_rule(model.proto):
+        return options, []
+    told = f"The repaired file decides by its own rule; the threshold {options.threshold:g} is not applied to it"
+    return replace(options, threshold=None), [f"{told} (`score_output=score` decides by it)."]
+
+
+def choose_served(
+    model: Graph, outputs: Sequence[GraphOutput], first: Mapping[str, Any], options: ModelOptions
+) -> Served:
+    """Find the outputs to audit."""
+    by_name = {output.name: output for output in outputs}
+    chance = by_name.get(DECISION_PROBABILITY) if is_ours(model.proto) and SCORE in by_name else None
+    if options.decision_output not in (None, DECISION, DECISION_PROBABILITY):
+        chance = None
+    if chance is None:
+        outputs = _with_flag(outputs, first, options)
+        label = _label(outputs, first, options)
+        rest = [output for output in outputs if label is None or output.name != label.name]
+        score = choose_score_output(outputs if options.score_output else rest, options)
+        return Served(score=score, label=label)
+    score = by_name[SCORE] if options.score_output is None else choose_score_output(outputs, options)
+    ours = score is by_name[SCORE] and options.score_kind is None
+    if ours and not are_chances(np.asarray(first[SCORE], dtype=np.float64)):
+        score = None  # no probabilities: metrics of scores have nothing to say about them
+    if options.threshold is not None:
+        return Served(score=score, label=None)
+    label = by_name.get(DECISION)
+    drawn = np.asarray(first[DECISION_PROBABILITY], dtype=np.float64)
+    if label is None and bool(((drawn > 0) & (drawn < 1)).any()):
+        raise ModelError(
+            f"{model.name} has chances of a favorable decision strictly between 0 and 1, but no output "
+            f"{DECISION!r} that draws by them; export it again"
+        )
+    return Served(score=score, label=label, chance=chance)
+
+
+def _with_flag(outputs: Sequence[GraphOutput], first: Mapping[str, Any], options: ModelOptions) -> list[GraphOutput]:
+    """Take a column of numbers 0 and 1 beside one column of scores for the decision that it is.
+
+    Only where nothing else could be the decision, and the user names no output.
+    """
+    columns = [output for output in outputs if output.shape == "column"]
+    flags = [output for output in columns if is_flag(first[output.name])]
+    named = options.decision_output or options.score_output
+    if named or len(columns) != len(outputs) or len(flags) != 1 or len(columns) != 2:
+        return list(outputs)
+    return [replace(output, shape="label") if output is flags[0] else output for output in outputs]
+
+
+def _label(found: Sequence[GraphOutput], first: Mapping[str, Any], options: ModelOptions) -> GraphOutput | None:
+    if options.decision_output is None:
+        return next((output for output in found if output.shape == "label"), None)
+    by_name = {output.name: output for output in found}
+    name = options.decision_output
+    if name not in by_name:
+        hint = did_you_mean(name, by_name, what="outputs")
+        raise ModelError(f"the model has no output {name!r} that could hold decisions. {hint}")
+    chosen = by_name[name]
+    if chosen.shape == "label":
+        return chosen
+    if chosen.shape != "column" or not is_flag(first[name]):
+        raise ModelError(
+            f"the output {name!r} holds scores, not decisions; audit decisions made from it with "
+            f"`score_output={name}` with `threshold=0.5`"
+        )
+    return replace(chosen, shape="label")
+
+
+def is_flag(values: Any) -> bool:
+    """Tell whether numbers are zeros and ones only, so that they can be decisions."""
+    numbers = np.asarray(values)
+    return bool(np.isin(numbers, (0, 1)).all())
+
+
+# Mixtures that draw one member for each row: what it predicts, and all that could have been drawn.
+
+
+MEMBER_SCORES = "member_scores"
+"""The output with every member's prediction."""
+MIXTURE_KEY = "fairkit.mixture"
+"""The metadata entry with the weights: ``{"weights": [...]}``."""
+
+
+def add_member_outputs(
+    graph: GraphBuilder, scores: str, weights: Sequence[float], task: Task, *, threshold: float = 0.5
+) -> None:
+    """Declare the outputs of a model that draws the member whose prediction a row gets.
+
+    Regression: ``score`` is the prediction of member k, where u in [0, 1) falls into the k-th of intervals
+    as long as the weights. Binary: the same with the members of each row in the order of their predictions,
+    the largest first, so that ``decision``, which is whether the drawn prediction reaches the threshold, is
+    ``u < decision_probability``.
+    """
+    shares = check_weights(weights)
+    graph.output(MEMBER_SCORES, scores, width=len(shares))
+    u = graph.input("u", "float")
+    if task != "binary":
+        ends = graph.constant(np.cumsum(shares)[:-1].reshape(1, -1))
+        graph.output("score", _pick(graph, scores, ends, u, len(shares) - 1))
+        return
+    ranked, order = graph.nodes("TopK", [scores, graph.constant([len(shares)], np.int64)], 2, axis=1)
+    reached = graph.node("GreaterOrEqual", [ranked, threshold])
+    columns = graph.constant(shares)
+    # one rounding for both: the sums that u is compared with and the chance are the same numbers
+    sums = graph.node("CumSum", [graph.node("Gather", [columns, order]), graph.constant(1, np.int64)])
+    inner = graph.node("Slice", [sums, *(graph.constant([v], np.int64) for v in (0, len(shares) - 1, 1))])
+    graph.output("score", _pick(graph, ranked, inner, u, len(shares) - 1))
+    counted = graph.node("Mul", [sums, graph.node("Cast", [reached], to=1)])
+    chance = graph.node("ReduceMax", [counted], axes=[1], keepdims=1)
+    everyone = graph.node("Slice", [reached, *(graph.constant([v], np.int64) for v in _LAST)])
+    certain = graph.node("Where", [everyone, 1.0, chance])
+    graph.output("decision_probability", graph.node("Min", [certain, 1.0]))
+    decided = graph.node("Less", [u, certain])
+    graph.output("decision", graph.node("Cast", [decided], to=7), "int64")
+
+
+_LAST = (-1, np.iinfo(np.int64).max, 1)
+
+
+def embed_weights(proto: onnx.ModelProto, weights: Sequence[float]) -> None:
+    """Write the members' weights into the metadata."""
+    entry = proto.metadata_props.add()
+    entry.key = MIXTURE_KEY
+    entry.value = json.dumps({"weights": [float(weight) for weight in check_weights(weights)]})
+
+
+def member_weights(proto: onnx.ModelProto) -> NDArray[np.float64] | None:
+    """Read the members' weights, shape [k]; None where the model is no mixture of this kind."""
+    text = next((entry.value for entry in proto.metadata_props if entry.key == MIXTURE_KEY), None)
+    if text is None:
+        return None
+    try:
+        weights = check_weights([float(weight) for weight in json.loads(text)["weights"]])
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+        raise ModelError(f"the model's metadata entry {MIXTURE_KEY!r} cannot be read: {error}") from error
+    if MEMBER_SCORES not in {output.name for output in proto.graph.output}:
+        raise ModelError(f"the model has weights of members but no output {MEMBER_SCORES!r}")
+    return weights
+
+
+def misdrawn(
+    score: NDArray[np.float64],
+    members: NDArray[np.float64],
+    shares: NDArray[np.float64],
+    u: NDArray[np.float32],
+    *,
+    ranked: bool,
+) -> int:
+    """Count the rows whose score is not that of the member which the draw picks."""
+    weights = np.broadcast_to(shares, members.shape)
+    if ranked:
+        order = np.argsort(-members, axis=1, kind="stable")
+        members, weights = (np.take_along_axis(array, order, axis=1) for array in (members, weights))
+    ends = np.cumsum(weights, axis=1)[:, :-1]
+    draw = u.astype(np.float64)[:, None]
+    picked = np.take_along_axis(members, (draw >= ends).sum(axis=1)[:, None], axis=1)[:, 0]
+    near = (np.abs(draw - ends) < _NEAR).any(axis=1) if ends.shape[1] else np.zeros(len(score), dtype=bool)
+    scale = np.maximum(1.0, np.abs(picked))
+    return int(((np.abs(picked - score) > _NEAR * scale) & ~near).sum())
+
+
+_NEAR = 1e-5
+
+
+def _pick(graph: GraphBuilder, scores: str, ends: str, u: str, count: int) -> str:
+    """Take each row's member: as many places to the right as there are ends that u has reached."""
+    reached = graph.node("Cast", [graph.node("GreaterOrEqual", [u, ends])], to=1)
+    place = graph.node("MatMul", [reached, graph.constant(np.ones((count, 1)))])
+    return graph.node("GatherElements", [scores, graph.node("Cast", [place], to=7)], axis=1)

@@ -9,21 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.data.lists import shortened
+from fairkit.data.source import shortened
 from fairkit.errors import DataError, ModelError
-from fairkit.models.classes import of_two_classes
-from fairkit.models.renamed import encoded
+from fairkit.models.column_names import encoded
+from fairkit.models.python import of_two_classes
 from fairkit.models.scorer import Columns, NotFiniteError, Predictions, check_scores
-from fairkit.results.subjects import ModelInfo
+from fairkit.results.report import ModelInfo
 from fairkit.support.timings import phase
 from fairkit_onnx.read import outputs as reading
-from fairkit_onnx.read.feeds import RANDOM_INPUT, Feed, GraphInput, absent, match_inputs
-from fairkit_onnx.read.members import MEMBER_SCORES
-from fairkit_onnx.read.order import guessed_order
-from fairkit_onnx.read.probe import Probe, shown_of
-from fairkit_onnx.read.runner import Runner
-from fairkit_onnx.read.served import has_rule, is_ours
-from fairkit_onnx.read.settle import settle
+from fairkit_onnx.read.feeds import RANDOM_INPUT, Feed, GraphInput, absent, guessed_order, match_inputs
+from fairkit_onnx.read.output_meaning import settle
+from fairkit_onnx.read.outputs import MEMBER_SCORES, has_rule, is_ours
+from fairkit_onnx.read.runner import Probe, Runner, shown_of
 
 if TYPE_CHECKING:
     import onnx
@@ -47,7 +44,7 @@ def bind(model: Graph, dataset: Dataset, options: ModelOptions, *, only_scores: 
     runner, notes = runner_of(model, dataset, options)
     notes += [model.remark] if model.remark else []
     columns = runner.columns
-    batch = next(dataset.batches(columns, rows=_FIRST_ROWS))
+    batch = dataset.read(columns, _FIRST_ROWS)
     cells = batch.columns(columns)
     arrays = runner.arrays(cells)
     first = model.run(arrays)
@@ -121,7 +118,7 @@ def _encoded(inputs: Sequence[GraphInput], features: Sequence[str], dataset: Dat
     widths = [one.width for one in inputs if one.width is not None]
     if len(inputs) != 1 or not widths or widths[0] == len(features):
         return ""
-    batch = next(dataset.batches(features, rows=_FIRST_ROWS))
+    batch = dataset.read(features, _FIRST_ROWS)
     cells = {name: batch.column(name) for name in features}
     levels = {n: len(set(values.tolist()) - {None}) for n, values in cells.items() if values.dtype.kind == "O"}
     return encoded(widths[0], features, levels)

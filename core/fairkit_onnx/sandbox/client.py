@@ -21,14 +21,14 @@ import numpy as np
 from fairkit.errors import ModelError
 from fairkit.support.timings import phase
 from fairkit_onnx.sandbox import wire
-from fairkit_onnx.sandbox.limits import shown_bytes
+from fairkit_onnx.sandbox.confine import shown_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from fairkit_onnx.sandbox.limits import Limits
+    from fairkit_onnx.sandbox.confine import Limits
 
 MOST = 1 << 30
 """Bytes that a model may give for one batch."""

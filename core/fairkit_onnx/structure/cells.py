@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.errors import DataError
-from fairkit_onnx.structure.domain import Block, Listed, Numbers, cells_of_numbers, column_of, value_text_of
+from fairkit.data.roles import value_text
+from fairkit.errors import DataError, ModelError
 from fairkit_onnx.structure.ensemble import TWICE
-from fairkit_onnx.structure.pieces import EncodedRows, keys_of, middle, numbers_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit_onnx.structure.ensemble import Ensemble
-    from fairkit_onnx.structure.pieces import Encode, Matrix
+    from fairkit_onnx.structure.monotone import Condition
+
+    Matrix = NDArray[Any]
+    Encode = Callable[[Mapping[str, NDArray[Any]]], Matrix]
+    Keys = NDArray[np.int64]
+    Columns = Mapping[str, NDArray[Any]]
+
 
 MOST_CELLS = 20_000
 
@@ -244,3 +249,289 @@ def _merged(
         members = {key: int(rank[cell]) for key, cell in block.members.items()}
         made.append(replace(block, values=values, members=members))
     return made, changed
+
+
+# Columns of numbers, cut into pieces on which everything that a graph makes of them keeps their order.
+
+
+MOST_PIECES = 10_000
+
+
+class EncodedRows:
+    """Encodes rows in which one block differs from the defaults."""
+
+    def __init__(self, encode: Encode, defaults: Mapping[str, Any]) -> None:
+        self._encode, self._defaults = encode, defaults
+
+    def __call__(self, rows: int, changed: Sequence[tuple[NDArray[np.int64], str, NDArray[Any]]]) -> Matrix:
+        """Return the features of `rows` rows; of some, by their places, a column has other values."""
+        columns: dict[str, NDArray[Any]] = {}
+        for name, value in self._defaults.items():
+            text = isinstance(value, str) or value is None
+            columns[name] = np.full(rows, value, dtype=object if text else type(value))
+        for places, name, values in changed:
+            if columns[name].dtype.kind not in "Of" and values.dtype.kind == "f":
+                columns[name] = columns[name].astype(np.float64)
+            columns[name][places] = values
+        return self._encode(columns)
+
+
+def keys_of(values: NDArray[np.float64], kind: type, whole: bool) -> Keys:
+    """Number the values of a kind, so that the next value has the next number."""
+    if whole:
+        return values.astype(np.int64)
+    integer = np.int32 if kind is np.float32 else np.int64
+    bits: NDArray[Any] = values.astype(kind)
+    raw = bits.view(integer).astype(np.int64)
+    return np.where(raw < 0, np.int64(np.iinfo(integer).min) - raw, raw)
+
+
+def numbers_of(keys: Keys, kind: type, whole: bool) -> NDArray[np.float64]:
+    """Return the values with these numbers."""
+    if whole:
+        return keys.astype(np.float64)
+    integer = np.int32 if kind is np.float32 else np.int64
+    least = np.int64(np.iinfo(integer).min)
+    return np.where(keys < 0, least - keys, keys).astype(integer).view(kind).astype(np.float64)
+
+
+def middle(first: Keys, last: Keys) -> Keys:
+    """Return the key halfway between two, without overflow."""
+    return first // 2 + last // 2 + (first % 2 + last % 2) // 2
+
+
+def check_ends(domain: Numbers) -> None:
+    """Refuse a domain of numbers that is empty or infinite."""
+    if not np.isfinite([domain.low, domain.high]).all():
+        raise DataError(f"the domain of {domain.name!r} goes from {domain.low} to {domain.high}: give finite ends")
+    if not domain.low <= domain.high:
+        raise DataError(f"the domain of {domain.name!r} is empty: {domain.low:g} to {domain.high:g}")
+
+
+def pieces_of(
+    domains: Sequence[Numbers | Listed],
+    conditions: Sequence[Condition],
+    encoding: Callable[[str], Encode],
+    defaults: Mapping[str, Any],
+    kinds: Mapping[str, type],
+) -> dict[str, NDArray[np.float64]]:
+    """Cut each column of numbers where an operator may turn its order, and check that it keeps it between the cuts."""
+    numbers = {one.name: one for one in domains if isinstance(one, Numbers)}
+    pieces: dict[str, _Pieces] = {}
+    for name, one in numbers.items():
+        check_ends(one)
+        pieces[name] = _Pieces(one, kinds[name])
+    for condition in conditions:
+        mine = [(place, name) for place, name in enumerate(condition.columns) if name in numbers]
+        if not mine:
+            continue
+        run = EncodedRows(encoding(condition.tensor), defaults)
+        for place, name in mine:
+            pieces[name or ""].meet(condition, place, run)
+    return {name: some.tops for name, some in pieces.items()}
+
+
+class _Pieces:
+    """The pieces of a column, by the keys of their ends."""
+
+    def __init__(self, domain: Numbers, kind: type) -> None:
+        self.domain, self.kind = domain, kind
+        ends = keys_of(np.array([domain.low, domain.high]), kind, domain.whole)
+        self.first, self.last = ends[:1], ends[1:]
+
+    @property
+    def tops(self) -> NDArray[np.float64]:
+        return numbers_of(self.last, self.kind, self.domain.whole)
+
+    def meet(self, condition: Condition, column: int, run: EncodedRows) -> None:
+        """Cut as a condition asks, and check the rest of it at the ends: between them the order is kept."""
+
+        def values(keys: Keys) -> NDArray[np.float64]:
+            some = numbers_of(keys, self.kind, self.domain.whole)
+            return np.asarray(run(len(keys), [(np.arange(len(keys)), self.domain.name, some)])[:, column], np.float64)
+
+        for cut in condition.cuts:
+            for below in (np.less, np.less_equal):
+                self._split(lambda keys, cut=cut, below=below: below(values(keys), cut))  # type: ignore[misc]
+        self._check(condition, values(self.first), values(self.last))
+
+    def _split(self, side: Callable[[Keys], NDArray[np.bool_]]) -> None:
+        start = side(self.first)
+        here = np.flatnonzero(start != side(self.last))
+        if not len(here):
+            return
+        low, high, start = self.first[here].copy(), self.last[here].copy(), start[here]
+        while (high - low > 1).any():
+            halfway = middle(low, high)
+            same = side(halfway) == start
+            low, high = np.where(same, halfway, low), np.where(same, high, halfway)
+        self.first = np.sort(np.concatenate([self.first, high]))
+        self.last = np.sort(np.concatenate([self.last, low]))
+        if len(self.first) > MOST_PIECES:
+            raise ModelError(f"column {self.domain.name!r} falls into more than {MOST_PIECES:,} pieces")
+
+    def _check(self, condition: Condition, first: NDArray[np.float64], last: NDArray[np.float64]) -> None:
+        both = np.stack([first, last])
+        gone = np.isnan(both)
+        why = ""
+        if (gone[0] != gone[1]).any():
+            why = "gives no number for some of its values alone"
+        elif condition.finite and np.isinf(both).any():
+            why = "reads an infinite number"
+        elif condition.nonzero and ((both == 0).any() or (np.sign(first) != np.sign(last))[~gone[0]].any()):
+            why = "divides by zero"
+        elif (
+            condition.inside is not None
+            and not (gone | ((both >= condition.inside[0]) & (both <= condition.inside[1]))).all()
+        ):
+            why = f"reads numbers beyond {condition.inside[0]:g} to {condition.inside[1]:g}"
+        if why:
+            name = self.domain.name
+            raise ModelError(
+                f"the node {condition.node} {why} where column {name!r} goes from {self.domain.low:g} to "
+                f"{self.domain.high:g}; say with all-inputs.domain.{name}=LOW:HIGH which numbers are meant"
+            )
+
+
+# The inputs that a statement is about: blocks of columns, and cells in which no test tells values apart.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numbers:
+    """The numbers from `low` to `high`, whole ones only if `whole`, and a missing one if `missing`."""
+
+    name: str
+    low: float
+    high: float
+    whole: bool = False
+    missing: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {"low": self.low, "high": self.high, "whole": self.whole, "missing": self.missing}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """Columns that take one of a list of values together: one column, a one-hot group, or the columns that change."""
+
+    columns: tuple[str, ...]
+    values: tuple[tuple[Any, ...], ...]
+
+    @property
+    def name(self) -> str:
+        """The columns, joined."""
+        return "+".join(self.columns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Block:
+    """Columns that take their values together, as cells."""
+
+    name: str  # what it is called, and the raw columns
+    columns: tuple[str, ...]  # what it is called, and the raw columns
+    ordered: bool  # whether the cells are intervals of numbers, in order
+    values: Mapping[str, NDArray[Any]]  # by column, one raw value of each cell, shape [cells]
+    ends: NDArray[np.float64] | None = None
+    low: float = 0.0  # the smallest number; whether only whole ones are meant; whether the graph takes them as float32
+    whole: bool = False
+    single: bool = False
+    members: Mapping[tuple[str, ...], int] = field(default_factory=dict)
+    choices: tuple[tuple[Any, ...], ...] = ()  # the raw values behind `members`, in their order
+    points: bool = False  # whether a cell of numbers is its end alone, and not all numbers from above the former end
+
+    @property
+    def size(self) -> int:
+        """The number of cells."""
+        return len(self.values[self.columns[0]])
+
+    @property
+    def intervals(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The smallest and the largest number of each cell of numbers, shape [cells] without the missing one."""
+        assert self.ends is not None  # noqa: S101 -- a block of numbers
+        ends = self.ends[~np.isnan(self.ends)]
+        if self.whole:
+            above = ends[:-1] + 1
+        elif self.single:
+            above = np.nextafter(ends[:-1].astype(np.float32), np.float32(np.inf)).astype(np.float64)
+        else:
+            above = np.nextafter(ends[:-1], np.inf)
+        return np.concatenate([[self.low], above]), ends
+
+    def cells_of(self, columns: Columns) -> NDArray[np.int64]:
+        """Return the cell of each row, shape [n]; -1 where it has none."""
+        if self.ends is not None:
+            raw = np.asarray(columns[self.columns[0]], dtype=np.float64)
+            raw = raw.astype(np.float32).astype(np.float64) if self.single else raw
+            ends = self.ends[~np.isnan(self.ends)]
+            found = np.searchsorted(ends, raw, side="left")
+            out = np.isnan(raw) | (raw < self.low) | (found >= len(ends))
+            missing = len(ends) if len(ends) < len(self.ends) else -1
+            return np.where(np.isnan(raw), missing, np.where(out, -1, found)).astype(np.int64)
+        keys = zip(*(columns[name].tolist() for name in self.columns), strict=True)
+        return np.array([self.members.get(tuple(map(value_text_of, key)), -1) for key in keys], dtype=np.int64)
+
+
+def value_text_of(value: Any) -> str:
+    """Return a raw value as text: a missing one is empty, whole numbers have no fraction."""
+    if value is None or value != value:  # noqa: PLR0124 -- NaN
+        return ""
+    return value_text(value)
+
+
+def column_of(values: Sequence[Any]) -> NDArray[Any]:
+    """Return raw values as a column: as objects where one of them is text or missing."""
+    text = any(isinstance(value, str) or value is None for value in values)
+    return np.array(values, dtype=object if text else None)
+
+
+def one_hot_groups(columns: Columns, names: Sequence[str]) -> list[tuple[str, ...]]:
+    """Find groups of 0-1 columns with a common beginning of which each row has exactly one."""
+    flags = {}
+    for name in names:
+        values = np.asarray(columns[name])
+        if values.dtype.kind in "biuf" and np.isin(values, (0, 1)).all() and len(values):
+            flags[name] = values.astype(np.float64)
+    groups: list[tuple[str, ...]] = []
+    taken: set[str] = set()
+    for mark in ("=", "_"):
+        stems: dict[str, list[str]] = {}
+        for name in flags:
+            if mark in name and name not in taken:
+                stems.setdefault(name.rsplit(mark, 1)[0] if mark == "_" else name.split(mark, 1)[0], []).append(name)
+        for stem, members in stems.items():
+            del stem
+            if len(members) > 1 and (np.sum([flags[name] for name in members], axis=0) == 1).all():
+                groups.append(tuple(members))
+                taken |= set(members)
+    return groups
+
+
+def numbers_block(domain: Numbers, some: NDArray[np.float64], kind: type, *, points: bool = False) -> Block:
+    """Return the block of a column of numbers whose cells end at some of them, and at the largest."""
+    if kind is np.float32 and not domain.whole:
+        some = some.astype(np.float32).astype(np.float64)
+    if points:
+        ends = np.unique(np.clip(some, domain.low, domain.high))
+    else:
+        ends = np.unique(np.append(some[(some >= domain.low) & (some <= domain.high)], domain.high))
+    return cells_of_numbers(domain, ends, ends, kind, points=points)
+
+
+def cells_of_numbers(
+    domain: Numbers, ends: NDArray[np.float64], values: NDArray[np.float64], kind: type, *, points: bool = False
+) -> Block:
+    """Return the block of a column of numbers by the ends of its cells, with a value of each; see `numbers_block`."""
+    missing = [np.nan] if domain.missing else []
+    single = kind is np.float32 and not domain.whole
+    return Block(
+        name=domain.name,
+        columns=(domain.name,),
+        ordered=not domain.missing,
+        values={domain.name: np.append(values, missing)},
+        ends=np.append(ends, missing),
+        low=float(np.float32(domain.low)) if single else domain.low,
+        whole=domain.whole,
+        single=single,
+        points=points,
+    )

@@ -10,16 +10,20 @@ import numpy as np
 from fairkit.data.roles import value_text
 from fairkit.errors import ModelError
 from fairkit_onnx.read.feeds import RANDOM_INPUT
+from fairkit_onnx.read.graph import subgraphs, walk
 from fairkit_onnx.read.outputs import DECISION, DECISION_PROBABILITY, SCORE
-from fairkit_onnx.write.appending import Appender
+from fairkit_onnx.write.graph import ML_OPSET, GraphWriter, checked, value_info
+from fairkit_onnx.write.trees import Node, Tree, add_ensemble
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import onnx
+    from numpy.typing import NDArray
 
-    from fairkit.models.scale import Scale
+    from fairkit.models.scorer import Scale
     from fairkit_onnx.write.rules import GroupColumn, GroupKeys, GroupRule
+
 
 COMPOSED = (SCORE, DECISION_PROBABILITY, DECISION)
 """The outputs that a rule adds."""
@@ -255,3 +259,248 @@ def _number_codes(graph: Appender, cells: str, column: GroupColumn) -> str:
 def _at_least(graph: Appender, value: str, bound: str) -> str:
     """Compare; before opset 12 there is no >= and before 11 no == of floats. True for NaN."""
     return graph.node("Not", [graph.node("Less", [value, bound])])
+
+
+# Appending nodes to somebody else's graph: its own names, operator versions and outputs stay as they are.
+
+
+MIN_OPSET = 9
+"""The first version of the default domain that has every operator that is appended (Where, IsNaN, MatMul)."""
+FREE_INITIALIZERS = 4
+"""From this version of the format on, initializers need not be inputs; nothing else changed from 3 to 4."""
+_ML = "ai.onnx.ml"
+_PREFIX = "fairkit/rule"
+
+
+class Appender(GraphWriter):
+    """Adds nodes to a copy of a model.
+
+    Only operators are used whose meaning is the same in every opset from `MIN_OPSET` on, so that the model's
+    own nodes need no conversion.
+    """
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self.model = type(model)()
+        self.model.CopyFrom(model)
+        self.graph = self.model.graph
+        self._taken = set(_all_names(self.graph))
+        prefix = _PREFIX
+        while any(name.startswith(f"{prefix}/") for name in self._taken):  # the model has a rule of ours already
+            prefix += "_"
+        super().__init__(self.graph.node, self.graph.initializer, prefix=prefix, numbers=np.float64)
+        _raise_opset(self.model)
+
+    @property
+    def encodes_labels(self) -> bool:
+        """Whether the model's ai.onnx.ml has the LabelEncoder that takes lists of keys (version 2)."""
+        return _version(self.model, _ML) >= 2
+
+    def input(self, name: str, dtype: Any) -> str:
+        """Add an input of shape [rows, 1]; `dtype` is a numpy type, object for text."""
+        if name in self._taken:
+            raise ModelError(
+                f"the model uses the name {name!r} for a value of its own, so that it cannot be an input; "
+                "rename the column, or export the model with other names"
+            )
+        self._taken.add(name)
+        self.graph.input.append(value_info(name, dtype))
+        return name
+
+    def output(self, name: str, value: str, dtype: Any) -> None:
+        """Make a value an output [rows, 1]; the model's own of that name becomes ``base_...``."""
+        if name in self._taken:
+            self._rename(name, self._free_name(f"base_{name}"))
+        self._taken.add(name)
+        self._identity(name, value)
+        self.graph.output.append(value_info(name, dtype))
+
+    def finish(self) -> onnx.ModelProto:
+        """Return the checked model."""
+        return checked(self.model, "the model with the rule appended")
+
+    def _fresh(self, hint: str) -> str:
+        return self._free_name(super()._fresh(hint))
+
+    def _free_name(self, name: str) -> str:
+        while name in self._taken:
+            name += "_"
+        self._taken.add(name)
+        return name
+
+    def _rename(self, old: str, new: str) -> None:
+        """Rename a value wherever it stands, also in the bodies of loops and branches."""
+        if old in {entry.name for entry in self.graph.input}:
+            raise ModelError(
+                f"the model has an input {old!r}, the name of an output of the repaired model; "
+                "rename that column and export the model again"
+            )
+        for graph in _graphs(self.graph):
+            for node in graph.node:
+                node.input[:] = [new if name == old else name for name in node.input]
+                node.output[:] = [new if name == old else name for name in node.output]
+            named: list[Any] = [*graph.output, *graph.value_info, *graph.initializer]
+            for entry in named:
+                if entry.name == old:
+                    entry.name = new
+
+
+def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    """Walk the graph and the bodies of its loops and branches, at every depth."""
+    yield graph
+    for node in graph.node:
+        for inner in subgraphs(node):
+            yield from _graphs(inner)
+
+
+def _all_names(graph: onnx.GraphProto) -> Iterator[str]:
+    for part in _graphs(graph):
+        named: list[Any] = [*part.input, *part.output, *part.initializer]
+        yield from (entry.name for entry in named)
+        for node in part.node:
+            yield node.name
+            yield from node.output
+
+
+def _version(model: onnx.ModelProto, domain: str) -> int:
+    return max((entry.version for entry in model.opset_import if (entry.domain or "") == domain), default=0)
+
+
+def _raise_opset(model: onnx.ModelProto) -> None:
+    """Declare the operator sets that the appended nodes need.
+
+    A set may be raised without touching the nodes where none of them changed in between; ai.onnx.ml changed
+    one operator from version 1 to 2, so that a model of version 1 is left alone where it uses that one.
+    """
+    from onnx import helper
+
+    # what is appended brings initializers that are no inputs
+    model.ir_version = max(model.ir_version, FREE_INITIALIZERS)
+    if not _version(model, _ML):
+        model.opset_import.append(helper.make_opsetid(_ML, ML_OPSET))
+    elif _version(model, _ML) == 1 and all(node.op_type != "LabelEncoder" for node in walk(model.graph.node)):
+        _declare(model, _ML, 2)
+    if not _version(model, ""):
+        model.opset_import.append(helper.make_opsetid("", 13))
+    if _version(model, "") < MIN_OPSET:
+        _refuse_changed(model)
+        _declare(model, "", MIN_OPSET)
+
+
+def _declare(model: onnx.ModelProto, domain: str, version: int) -> None:
+    for entry in model.opset_import:
+        if (entry.domain or "") == domain:
+            entry.version = version
+
+
+def _refuse_changed(model: onnx.ModelProto) -> None:
+    import onnx
+
+    old = _version(model, "")
+    for part in _graphs(model.graph):
+        for node in part.node:
+            if node.domain in ("", "ai.onnx") and (
+                onnx.defs.get_schema(node.op_type, old, "").since_version
+                != onnx.defs.get_schema(node.op_type, MIN_OPSET, "").since_version
+            ):
+                raise ModelError(
+                    f"the model is of opset {old}, whose operator {node.op_type} has changed since; "
+                    f"export it again with opset {MIN_OPSET} or later (13 is a good choice)"
+                )
+
+
+# Corrections appended to a base graph: groups of people get a number added to the logit of their score.
+
+
+CERTAIN = 1e-6
+"""Scores nearer to 0 or 1 than this are moved there before their logit is taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """A number that is added to the logits of the rows of a group."""
+
+    conditions: tuple[tuple[int, int, int], ...]
+    amount: float  # what is added
+
+    def member(self, codes: Sequence[NDArray[np.int64]]) -> NDArray[np.bool_]:
+        """Return which rows get it, shape [n]."""
+        keep = np.ones(len(codes[0]), dtype=bool)
+        for column, first, last in self.conditions:
+            keep &= (codes[column] >= first) & (codes[column] <= last)
+        return keep
+
+    def tree(self) -> Tree:
+        """Return it as a tree on numbers of cells: one test after the other, a row that fails one gets nothing."""
+        tests = [
+            test
+            for column, first, last in self.conditions
+            for test in ((column, first - 0.5, False), (column, last + 0.5, True))
+        ]
+        nodes: Tree = []
+        for column, value, below in tests:  # the leaf of those that fail stands beside each test
+            leaf, onward = len(nodes) + 1, len(nodes) + 2
+            yes, no = (onward, leaf) if below else (leaf, onward)
+            nodes += [Node("BRANCH_LEQ", column, value, yes, no), Node("LEAF", weights=(0.0,))]
+        return [*nodes, Node("LEAF", weights=(float(np.float32(self.amount)),))]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Corrections:
+    """All corrections of a model."""
+
+    columns: tuple[GroupColumn, ...]  # the raw columns that conditions are about, and how their cells are numbered
+    edges: tuple[float, ...]
+    corrections: tuple[Correction, ...]  # they add up
+    threshold: float = 0.5  # the decision is favorable from this corrected score on
+
+    def codes(self, columns: Mapping[str, NDArray[Any]], base: NDArray[np.float64]) -> list[NDArray[np.int64]]:
+        """Return the numbers of each row's cells, by column; the base score's last."""
+        scored = np.searchsorted(np.asarray(self.edges), base, side="right") + 1
+        return [*(one.codes(columns[one.name]) for one in self.columns), scored.astype(np.int64)]
+
+    def apply(self, base: NDArray[np.float64], codes: Sequence[NDArray[np.int64]]) -> NDArray[np.float64]:
+        """Return corrected scores, shape [n], rounded as in the graph."""
+        moved = logit(base)
+        for one in self.corrections:
+            moved = moved + np.where(one.member(codes), np.float32(one.amount), 0.0)
+        return np.asarray((0.5 * (np.tanh(0.5 * moved) + 1)).astype(np.float32), dtype=np.float64)
+
+
+def logit(score: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return log(p / (1 - p)) of scores in [0, 1]."""
+    p = np.clip(score, CERTAIN, 1 - CERTAIN)
+    return np.asarray(np.log(p / (1 - p)))
+
+
+def correct(
+    model: onnx.ModelProto, head: ScoreHead, rule: Corrections, *, inputs: Mapping[str, str]
+) -> onnx.ModelProto:
+    """Append corrections to a model."""
+    refuse_randomized(model)
+    graph = Appender(model)
+    base = graph.cast(graph.cast(favorable_score(graph, head), np.float32), np.float64)
+    cells = [column_codes(graph, column, inputs.get(column.name)) for column in rule.columns]
+    cells.append(_score_cells(graph, base, rule.edges))
+    columns = [graph.reshape(graph.cast(one, np.float32), [-1, 1]) for one in cells]
+    matrix = graph.node("Concat", columns, axis=1)
+    trees = [one.tree() for one in rule.corrections] or [[Node("LEAF", weights=(0.0,))]]
+    added = graph.cast(add_ensemble(graph, matrix, trees), np.float64)
+    low, high = graph.constant([[CERTAIN]]), graph.constant([[1 - CERTAIN]])
+    p = graph.node("Min", [graph.node("Max", [clipped(graph, base), low]), high])
+    odds = graph.node("Div", [p, graph.node("Sub", [1.0, p])])
+    moved = graph.node("Add", [graph.node("Log", [odds]), added])
+    score = graph.cast(sigmoid(graph, moved), np.float32)
+    below = graph.node("Less", [score, graph.constant([[rule.threshold]], np.float32)])
+    decided = graph.node("Not", [below])
+    graph.output(SCORE, score, np.float32)
+    graph.output(DECISION_PROBABILITY, graph.cast(decided, np.float32), np.float32)
+    graph.output(DECISION, graph.cast(decided, np.int64), np.int64)
+    return graph.finish()
+
+
+def _score_cells(graph: Appender, base: str, edges: Sequence[float]) -> str:
+    """Number the cells of the base score: one more than the edges that it reaches."""
+    bounds = graph.constant(np.asarray(edges, dtype=np.float64).reshape(1, -1))
+    reached = graph.cast(graph.node("Not", [graph.node("Less", [base, bounds])]), np.float32)
+    counted = graph.node("MatMul", [reached, graph.constant(np.ones((len(edges), 1), np.float32), np.float32)])
+    return graph.node("Add", [counted, graph.constant([[1.0]], np.float32)])

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from fairkit.data.source import list_columns
 from fairkit.errors import DataError
-from fairkit_onnx.write.cells import MISSING_TEXT, UNSEEN, absent, as_float32, text_codes
-from fairkit_onnx.write.lists import add_list, runs
+from fairkit_onnx.write.graph import RESERVED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from fairkit.learners import TextMode
     from fairkit_onnx.write.graph import GraphBuilder
+
 
 MAX_ONE_HOT = 255
 """Of a text column with more values, the most frequent so many get a column of their own."""
@@ -283,3 +284,123 @@ def _categories(values: NDArray[Any], mode: TextMode) -> tuple[str, ...]:
 def _is_bool(values: NDArray[Any]) -> bool:
     kinds = {type(value) for value in values[:1000].tolist() if value is not None}
     return values.dtype.kind == "O" and bool(kinds) and kinds <= {bool, np.bool_}
+
+
+# Columns of lists in a graph: one input of shape [rows, k] in place of k inputs of shape [rows, 1].
+
+
+def runs(names: Sequence[str]) -> list[tuple[str, range]]:
+    """Return the places of an encoder's columns in order: a list's together under its name, others alone under "".
+
+    A list of one place, one whose places do not stand beside each other in order, and one with a name that fairkit's
+    own inputs and outputs have stay in single columns.
+    """
+    starts = {
+        names.index(places[0]): (name, len(places))
+        for name, places in list_columns(names).items()
+        if len(places) > 1 and name not in RESERVED and list(names[names.index(places[0]) :][: len(places)]) == places
+    }
+    found, place = [], 0
+    while place < len(names):
+        name, width = starts.get(place, ("", 1))
+        found.append((name, range(place, place + width)))
+        place += width
+    return found
+
+
+def add_list(
+    graph: GraphBuilder, name: str, fill: NDArray[np.float32], shift: NDArray[np.float32], scale: NDArray[np.float32]
+) -> str:
+    """Encode a list as `NumberColumn` encodes each of its places."""
+    value = graph.input(name, "float", len(fill))
+    if not np.isnan(fill).any():
+        value = graph.node("Where", [graph.node("IsNaN", [value]), graph.constant(fill[None]), value])
+    if (shift != 0).any() or (scale != 1).any():
+        value = graph.node("Sub", [value, graph.constant(shift[None])])
+        value = graph.node("Mul", [value, graph.constant(scale[None])])
+    return value
+
+
+# Cells of raw columns as an exported graph takes them: missing text, codes of text, numbers as float32.
+
+
+MISSING_TEXT = ""
+"""How a missing text cell is fed to a graph, whose strings cannot be absent."""
+UNSEEN = -1.0
+"""The code of a text value that training did not see (and of a missing one, if it saw none)."""
+
+
+def text_codes(values: NDArray[Any], categories: Sequence[str]) -> NDArray[np.int64]:
+    """Return each value's place among the categories, shape [n]; -1 where it is none of them."""
+    places = {category: code for code, category in enumerate(categories)}
+    cells = values.tolist()
+    codes = {cell: places.get(MISSING_TEXT if absent(cell) else str(cell), int(UNSEEN)) for cell in set(cells)}
+    return np.fromiter(map(codes.__getitem__, cells), dtype=np.int64, count=len(cells))
+
+
+def as_float32(values: NDArray[Any], name: str) -> NDArray[np.float32]:
+    """Cast a numeric or boolean column as a graph's float input would."""
+    try:
+        if values.dtype.kind == "O":
+            values = np.array([np.nan if value is None else value for value in values.tolist()], dtype=float)
+        return values.astype(np.float32)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"column {name!r} holds text where the model was trained on numbers ({error})") from error
+
+
+def absent(value: Any) -> bool:
+    """Tell whether a cell of a text column is missing."""
+    return value is None or value != value  # noqa: PLR0124 - only NaN (and pandas' NA) differs from itself
+
+
+# An encoder followed by a matrix, computed in numpy and in a graph so that trees behind it see the same.
+
+
+GRID = 2.0**20
+"""Results are multiples of 1 / GRID: sums taken in another order differ in the sixteenth digit, these do not."""
+_DOUBLE, _FLOAT = 11, 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LinearEncoding:
+    """z = (x - center) · matrix behind an encoder.
+
+    Products and sums are float64 and then rounded to a grid: a tree may split anywhere between two values,
+    so that numpy and a graph must agree on every bit, in batches of any size.
+
+    Attributes
+    ----------
+    encoder
+        From raw columns to x, shape [n, d]; best with columns of about unit size.
+    matrix
+        Shape [d, k].
+    center
+        Shape [d].
+    names
+        The k columns of z.
+    """
+
+    encoder: Encoding
+    matrix: NDArray[np.float64]
+    center: NDArray[np.float64]
+    names: list[str]
+
+    @property
+    def categorical(self) -> list[int]:
+        """None: z holds numbers."""
+        return []
+
+    def transform(self, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
+        """Encode raw columns, each of shape [n], to z, shape [n, k]."""
+        x = self.encoder.transform(columns).astype(np.float64)
+        z = np.rint((x - self.center) @ self.matrix * GRID) / GRID
+        return z.astype(np.float32)
+
+    def add_to(self, graph: GraphBuilder) -> str:
+        """Put the encoder and the product into a graph; gives the name of z, shape [rows, k]."""
+        x = graph.node("Cast", [self.encoder.add_to(graph)], to=_DOUBLE)
+        moved = graph.node("Sub", [x, graph.constant(self.center.reshape(1, -1), np.float64)])
+        product = graph.node("MatMul", [moved, graph.constant(self.matrix, np.float64)])
+        scaled = graph.node("Mul", [product, graph.constant([[GRID]], np.float64)])
+        rounded = graph.node("Div", [graph.node("Round", [scaled]), graph.constant([[GRID]], np.float64)])
+        return graph.node("Cast", [rounded], to=_FLOAT)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import onnx
     from numpy.typing import NDArray
 
+
 OPSET = 15
 """Of the default domain: read by onnxruntime 1.10 (2021) and everything since."""
 ML_OPSET = 3
@@ -210,3 +211,56 @@ def checked(model: onnx.ModelProto, what: str) -> onnx.ModelProto:
     except onnx.checker.ValidationError as error:
         raise ModelError(f"{what} is not valid ONNX: {first_line(error)}") from error
     return model
+
+
+# Randomized models as one graph: members with weights in, score, decision probability and decision out.
+
+
+def add_mixture_outputs(graph: GraphBuilder, scores: str, weights: Sequence[float], *, threshold: float = 0.5) -> None:
+    """Declare the outputs of a binary model that draws one of its members for every decision.
+
+    With members' scores s_k and weights w_k: ``score = sum w_k s_k``, ``decision_probability = sum of w_k
+    over the members with s_k >= threshold``, ``decision = u < decision_probability`` for the input ``u``
+    in [0, 1), which whoever deploys the model draws.
+    """
+    shares = check_weights(weights)
+    column = graph.constant(shares.reshape(-1, 1))
+    graph.output("score", graph.node("MatMul", [scores, column]))
+    favorable = graph.node("GreaterOrEqual", [scores, threshold])
+    chance = graph.node("MatMul", [graph.node("Cast", [favorable], to=1), column])
+    add_decision(graph, graph.node("Min", [chance, 1.0]))
+
+
+def add_decision(graph: GraphBuilder, chance: str) -> None:
+    """Declare ``decision_probability`` and ``decision = u < decision_probability`` from chances [rows, 1]."""
+    graph.output("decision_probability", chance)
+    decided = graph.node("Less", [graph.input("u", "float"), chance])
+    graph.output("decision", graph.node("Cast", [decided], to=7), "int64")
+
+
+def stack_members(graph: GraphBuilder, members: Sequence[str]) -> str:
+    """Put members' scores, each [rows, 1], side by side: [rows, k]."""
+    return members[0] if len(members) == 1 else graph.node("Concat", list(members), axis=1)
+
+
+def add_prefix_sums(graph: GraphBuilder, parts: str, count: int) -> str:
+    """Turn parts [rows, k] into prefix sums [rows, k]: members that share their first trees."""
+    if count == 1:
+        return parts
+    return graph.node("MatMul", [parts, graph.constant(np.triu(np.ones((count, count))))])
+
+
+def mixture_chance(
+    scores: NDArray[np.float64], weights: Sequence[float], *, threshold: float = 0.5
+) -> NDArray[np.float64]:
+    """Return the decision probability in memory, shape [n], from members' scores [n, k]."""
+    chance: NDArray[np.float64] = (scores >= threshold) @ check_weights(weights)
+    return np.minimum(chance, 1.0)
+
+
+def check_weights(weights: Sequence[float]) -> NDArray[np.float64]:
+    """Return the weights as an array; raises ModelError unless they are a distribution."""
+    shares = np.asarray(weights, dtype=float)
+    if len(shares) == 0 or not np.isfinite(shares).all() or shares.min() < 0 or abs(shares.sum() - 1) > 1e-9:
+        raise ModelError(f"the mixture's weights must be nonnegative and add up to 1, not {list(weights)}")
+    return shares

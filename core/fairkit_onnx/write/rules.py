@@ -11,7 +11,8 @@ import numpy as np
 
 from fairkit.data.roles import value_text
 from fairkit.errors import DataError, ModelError
-from fairkit_onnx.write.cells import MISSING_TEXT, as_float32, text_codes
+from fairkit_onnx.write.encode import MISSING_TEXT, as_float32, text_codes
+from fairkit_onnx.write.trees import Node
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data.table import Groups
+    from fairkit_onnx.write.graph import GraphBuilder
+    from fairkit_onnx.write.trees import Tree
+
 
 UNKNOWN = 0
 """The code of a cell that names no group: unseen at fit time, or missing."""
@@ -256,3 +260,122 @@ def _is_certain(pieces: Sequence[Piece]) -> bool:
 def _piece_dict(piece: Piece) -> dict[str, Any]:
     threshold = piece.threshold if math.isfinite(piece.threshold) else value_text(piece.threshold)
     return {"threshold": threshold, "width": piece.width, "weight": piece.weight}
+
+
+# The group of a row as a number, computed from its raw columns alike in numpy and in a graph.
+
+
+_INT64, _FLOAT = 7, 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupCodes:
+    """Each row's group as a number: its place among `names`, and len(names) for values that are no group.
+
+    Attributes
+    ----------
+    keys
+        How raw columns become one of the groups.
+    """
+
+    keys: GroupKeys
+
+    @classmethod
+    def learn(cls, columns: Mapping[str, NDArray[Any]], groups: Groups) -> GroupCodes:
+        """Learn from rows that have both; see `fairkit_onnx.write.rules.learn_keys` for what it raises."""
+        return cls(keys=learn_keys(columns, groups))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The groups."""
+        return self.keys.names
+
+    def transform(self, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
+        """Return the groups' numbers, shape [n]."""
+        return self.keys.codes(columns)
+
+    def add_to(self, graph: GraphBuilder) -> str:
+        """Put the numbers into a graph, as int64 of shape [rows, 1]."""
+        strides = np.cumprod([1, *reversed(self.keys.shape[1:])])[::-1]
+        total = ""
+        for column, stride in zip(self.keys.columns, strides.tolist(), strict=True):
+            codes = _text_codes(graph, column) if column.is_text else _number_codes(graph, column)
+            scaled = graph.node("Mul", [codes, graph.constant([[stride]], np.int64)])
+            total = graph.node("Add", [total, scaled]) if total else scaled
+        return graph.node("Gather", [graph.constant(self.keys.lookup(), np.int64), total], axis=0)
+
+
+def _text_codes(graph: GraphBuilder, column: GroupColumn) -> str:
+    keys = [str(key) for key in column.keys] + ([MISSING_TEXT] if column.missing else [])
+    return graph.node(
+        "LabelEncoder",
+        [graph.input(column.name, "string")],
+        domain="ai.onnx.ml",
+        keys_strings=keys,
+        values_int64s=list(range(1, len(keys) + 1)),
+        default_int64=0,
+    )
+
+
+def _number_codes(graph: GraphBuilder, column: GroupColumn) -> str:
+    """Equal to a key, or past so many edges."""
+    cells = graph.input(column.name, "float")
+    if column.edges is None:
+        hits = graph.node("Equal", [cells, graph.constant([column.keys])])
+        weights, start = np.arange(1.0, len(column.keys) + 1), 0.0
+    else:
+        hits = graph.node("GreaterOrEqual", [cells, graph.constant([column.edges])])
+        weights, start = np.ones(len(column.edges)), 1.0
+    counted = graph.node("MatMul", [graph.node("Cast", [hits], to=_FLOAT), graph.constant(weights.reshape(-1, 1))])
+    places = graph.node("Add", [counted, start])
+    missing = graph.constant([[float(column.size) if column.missing else 0.0]])
+    known = graph.node("Where", [graph.node("IsNaN", [cells]), missing, places])
+    return graph.node("Cast", [known], to=_INT64)
+
+
+# Step functions of a number, one for each group, as one tree of a graph.
+
+
+Steps = tuple[Any, Any]
+"""Edges, increasing, [k - 1], and values, [k]: ``values[i]`` from ``edges[i - 1]`` on, below ``edges[i]``."""
+
+
+def step_tree(groups: Sequence[Steps], feature: int) -> Tree:
+    """Write the step functions of all groups as one tree: first by group, then by value.
+
+    Parameters
+    ----------
+    groups
+        The steps of group 0, 1, ...: float32 numbers. One alone is for everybody; then no column holds groups.
+    feature
+        The column of the number; column 0 holds the group.
+
+    Returns
+    -------
+    list of Node
+        For `fairkit_onnx.write.trees.add_ensemble`.
+    """
+    nodes: list[Node] = []
+
+    def by_value(steps: Steps, low: int, high: int) -> int:
+        number = len(nodes)
+        nodes.append(Node("LEAF", weights=(float(steps[1][low]),)))
+        if high > low:
+            middle = (low + high + 1) // 2
+            below = by_value(steps, low, middle - 1)
+            above = by_value(steps, middle, high)
+            nodes[number] = Node("BRANCH_LT", feature, float(steps[0][middle - 1]), below, above)
+        return number
+
+    def by_group(low: int, high: int) -> int:
+        if low == high:
+            return by_value(groups[low], 0, len(groups[low][1]) - 1)
+        number = len(nodes)
+        nodes.append(Node("LEAF"))
+        middle = (low + high + 1) // 2
+        below, above = by_group(low, middle - 1), by_group(middle, high)
+        nodes[number] = Node("BRANCH_LT", 0, float(middle), below, above)
+        return number
+
+    by_group(0, len(groups) - 1)
+    return nodes

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import MissingExtraError, ModelError
-from fairkit_onnx.session import open_session
-from fairkit_onnx.write import histograms
-from fairkit_onnx.write.cells import absent
-from fairkit_onnx.write.encode import add_text_codes
+from fairkit_onnx.file import open_session
+from fairkit_onnx.write import estimators as histograms
+from fairkit_onnx.write.encode import absent, add_text_codes
 from fairkit_onnx.write.graph import ML_OPSET, OPSET, first_line
 
 if TYPE_CHECKING:

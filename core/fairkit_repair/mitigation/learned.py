@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,25 +14,30 @@ import numpy as np
 from fairkit import plugins
 from fairkit.data.table import Table
 from fairkit.errors import DataError, ParameterError
+from fairkit.metrics import field_names
 from fairkit.mitigators import TrainsTogether
-from fairkit.parameters.declare import parameters_to_dict
+from fairkit.parameters import parameters_to_dict
+from fairkit.plugins import installed_metrics
 from fairkit.progress import no_progress
 from fairkit.support.timings import phase
-from fairkit_onnx.model import OnnxModel
+from fairkit_onnx.file import OnnxModel
+from fairkit_onnx.read.feeds import RANDOM_INPUT
 from fairkit_onnx.write.export import export_bytes
-from fairkit_repair.common_threshold import aimed
-from fairkit_repair.mitigation.leaks import check_leak
-from fairkit_repair.mitigation.split import split_dataset
+from fairkit_repair.mitigation.choose import split_dataset
+from fairkit_repair.postprocess import aimed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from fairkit.data.dataset import Dataset
     from fairkit.data.task import Task
     from fairkit.engines.base import Engine
-    from fairkit.fitted import FittedModel, Run
+    from fairkit.fitted import FittedModel, Prediction, Run
     from fairkit.mitigators import Mitigator
-    from fairkit_onnx.sandbox.limits import Limits
+    from fairkit.results.policy import Change
+    from fairkit.results.report import Report
+    from fairkit_onnx.sandbox.confine import Limits
+
 
 _HALF = 0.5
 BEFORE, AFTER = "before", "after"
@@ -189,3 +196,209 @@ def provenance(
             "decides_by": list((getattr(fitted, "details", {}).get("rule") or {}).get("columns", ())),
         }
     }
+
+
+# What no mitigation may hide: a model that treats all people alike, or that is worse than no model.
+
+
+_SAME = 1e-9
+_MOST_ROWS = 20_000
+_EVEN = 0.5
+
+ALARM = "The model is "
+"""How every sentence of this module begins."""
+CONSTANT = (
+    "The model is constant: it decides all people alike, so that every disparity is 0 and nothing is learned. Allow a "
+    "larger difference, choose another method, or add rows."
+)
+
+
+def treats_all_alike(fitted: FittedModel, table: Table, after: Report) -> bool:
+    """Return whether a model gives all people the same decision, class or value."""
+    if table.columns:
+        step = max(1, len(table) // _MOST_ROWS)
+        return is_constant(fitted.predict({name: values[::step] for name, values in table.columns.items()})) and (
+            step == 1 or is_constant(fitted.predict(table.columns))
+        )
+    rate = _overall(after, "selection_rate")
+    return rate is not None and rate[0] in (0.0, 1.0)
+
+
+def is_constant(prediction: Prediction) -> bool:
+    """Return whether all rows get the same chance of a decision, the same likeliest class, or the same value."""
+    if prediction.decision_probability is not None:
+        values = prediction.decision_probability
+    elif prediction.score.ndim == 2:
+        values = prediction.score.argmax(axis=1).astype(np.float64)
+    else:
+        values = prediction.score
+    return bool(values.size) and float(np.ptp(values)) <= _SAME
+
+
+def below_majority(table: Table, after: Report) -> tuple[str, ...]:
+    """Say where the accuracy on the test rows is significantly below the share of the most frequent outcome."""
+    accuracy = _overall(after, "accuracy")
+    if table.task in ("regression", "ranking") or accuracy is None or accuracy[1] is None:
+        return ()
+    share = float(np.bincount(table.target.astype(np.int64), table.weights).max() / table.row_weights().sum())
+    if accuracy[1][1] >= share:
+        return ()
+    auc = _overall(after, "roc_auc")
+    ranks = "" if auc is None or auc[0] <= _EVEN else f"; AUC is {auc[0]:.2f}, so the scores do rank people"
+    return (
+        f"At its threshold the model's accuracy on the test rows is {accuracy[0]:.3g} "
+        f"[{accuracy[1][0]:.3g}, {accuracy[1][1]:.3g}], below that of deciding alike for all ({share:.3g}){ranks}.",
+    )
+
+
+def gives_up(table: Table, before: Report, after: Report) -> tuple[str, ...]:
+    """Say where a model keeps less than half of what the one before tells of the outcomes.
+
+    That is the balanced accuracy above one half, on the test rows, where the model before is surely above it.
+    """
+    first, last = (_overall(one, "balanced_accuracy") for one in (before, after))
+    if table.task != "binary" or first is None or last is None or first[1] is None or first[1][0] <= _EVEN:
+        return ()
+    if last[0] - _EVEN >= _HALF * (first[0] - _EVEN):
+        return ()
+    return (
+        f"The model is not much better than chance: its balanced accuracy on the test rows is {last[0]:.3g}, and that "
+        f"of the model before is {first[0]:.3g}. What it promises is bought by telling hardly anybody apart: ask for "
+        "less, or choose another method.",
+    )
+
+
+def is_useless(table: Table, after: Report) -> bool:
+    """Return whether no model would serve as well as this one.
+
+    It is so where `below_majority` says something and the balanced accuracy is not significantly above one half: a
+    model that weighs the outcomes evenly may have an accuracy below the most frequent outcome's share, and be of use.
+    """
+    balanced = _overall(after, "balanced_accuracy")
+    if table.task != "binary" or not below_majority(table, after) or balanced is None:
+        return False
+    return balanced[1] is not None and balanced[1][0] <= _EVEN
+
+
+def _overall(after: Report, metric: str) -> tuple[float, tuple[float, float] | None] | None:
+    for finding in after.findings:
+        if (
+            finding.metric == metric
+            and finding.sensitive is None
+            and finding.auditor == "group"
+            and finding.value is not None
+        ):
+            return finding.value, None if finding.interval is None else (finding.interval[0], finding.interval[1])
+    return None
+
+
+# What a user must see first after a mitigation: who is decided by chance, what the file reads, what got worse.
+
+
+def is_randomized(fitted: FittedModel, model: OnnxModel) -> bool:
+    """Return whether some decisions are drawn by chance.
+
+    A rule on scores says so itself: its file has the input `u` also where all of its thresholds are sharp.
+    """
+    rule = fitted.details.get("rule")
+    if isinstance(rule, Mapping) and "groups" in rule:
+        pieces = [piece for group in rule["groups"] for piece in group["pieces"]]
+        return any(piece["width"] > 0 or piece["weight"] not in (0, 1) for piece in pieces)
+    return any(entry.name == RANDOM_INPUT for entry in model.inputs)
+
+
+def sensitive_inputs(model: OnnxModel, table: Table) -> tuple[str, ...]:
+    """Return the sensitive columns that the file reads; an input that is no column holds all features."""
+    columns = dict.fromkeys(column for split in table.roles.sensitive for column in split.columns)
+    inputs = {entry.name for entry in model.inputs}
+    whole = bool(inputs - {*table.columns, RANDOM_INPUT})
+    read = inputs | ({*(table.roles.features or table.features)} if whole else set())
+    return tuple(column for column in columns if column in read)
+
+
+def worsened(changes: Sequence[Change]) -> list[Change]:
+    """Return the disparities that got significantly worse, the largest increase first, none under two names."""
+    found = [one for one in changes if one.outcome == "worse" and one.sensitive is not None and one.group is None]
+    names = {(one.metric, one.sensitive) for one in found}
+    own = field_names(installed_metrics()[0])
+    kept = [one for one in found if (own.get(one.metric), one.sensitive) not in names]
+    return sorted(kept, key=lambda one: -abs(one.difference or 0.0))
+
+
+def decisions_told(randomized: bool, reads: Sequence[str]) -> str:
+    """Say how the file decides."""
+    chance = (
+        "RANDOMIZED: some decisions are drawn by chance. Give the input u a fresh number in [0, 1) for each person; "
+        "the same person can be decided differently another time."
+        if randomized
+        else "Deterministic: the same person is always decided alike."
+    )
+    group = (
+        f"GROUP-SPECIFIC: it reads {', '.join(reads)} to decide, which the law may forbid (ECOA, disparate treatment); "
+        "a blind search does not."
+        if reads
+        else "It reads no sensitive column."
+    )
+    return f"{chance} {group}"
+
+
+def record(randomized: bool, reads: Sequence[str], changes: Sequence[Change]) -> dict[str, Any]:
+    """Return this as plain JSON values."""
+    return {
+        "decisions": {"randomized": randomized, "reads": list(reads)},
+        "worsened": [one.to_dict() for one in worsened(changes)],
+    }
+
+
+# Test rows that are training rows, or each other's copies: no verdict on them says anything.
+
+
+_MORE = 0.25
+
+
+def check_leak(train: Table, test: Table) -> None:
+    """Refuse test rows that are training rows, and test rows that are there several times.
+
+    Rows are compared by their features, groups and outcome. People who are alike are not the same row: what counts is
+    how many more test rows have a copy among the training rows than training rows have among each other.
+    """
+    if len(test) == 0 or len(train) == 0:
+        return
+    seen, held = Counter(_rows(train)), list(_rows(test))
+    usual = _repeated(seen) / len(train)
+    most = usual + _MORE * (1 - usual)
+    _check_copies(held, len(train), most)
+    copies = sum(row in seen for row in held)
+    if copies / len(test) > most:
+        raise DataError(
+            f"{copies:,} of the {len(test):,} test rows are also training rows, where chance would give about "
+            f"{usual * len(test):,.0f}: a verdict on rows that a model has seen says nothing. Give other rows in "
+            "`test`, or leave it out and some of the rows are held out"
+        )
+
+
+def _check_copies(held: Sequence[tuple[object, ...]], size: int, most: float) -> None:
+    """Refuse test rows of which more are there several times than of as many training rows."""
+    some = held
+    if len(held) > size:  # among more rows more people are alike
+        some = [held[place] for place in np.random.default_rng(0).choice(len(held), size, replace=False)]
+    copies = _repeated(Counter(some))
+    if copies / len(some) > most:
+        raise DataError(
+            f"{copies:,} of {len(some):,} test rows are copies of others among them, which is far more than among "
+            "training rows: an interval takes every row for another person. Give each person once in `test`, with a "
+            "weight where some count more"
+        )
+
+
+def _repeated(rows: Counter[tuple[object, ...]]) -> int:
+    return sum(count for count in rows.values() if count > 1)
+
+
+def _rows(table: Table) -> Iterator[tuple[object, ...]]:
+    columns = [values.tolist() for values in table.columns.values()]
+    # NaN is not equal to itself
+    return (
+        tuple(None if cell != cell else cell for cell in row)  # noqa: PLR0124 - NaN
+        for row in zip(*columns, table.target.tolist(), strict=True)
+    )

@@ -13,30 +13,51 @@ from fairkit.auditing.run import audit
 from fairkit.data.loading import as_dataset
 from fairkit.data.roles import value_text
 from fairkit.data.table import Table
-from fairkit.engines.opening import opened
+from fairkit.engines.local import opened
 from fairkit.errors import ModelError
 from fairkit.fitted import Attaches, FittedModel, MeasuresItself, NamesAudits, Run
 from fairkit.learners import as_learner
 from fairkit.mitigators import RepairsModels
 from fairkit.objective import KEPT
-from fairkit.parameters.declare import parameters_to_dict
+from fairkit.parameters import parameters_to_dict
 from fairkit.progress import no_progress
 from fairkit.results.rendering import Shown, plotted
 from fairkit.results.rules import rules_of
 from fairkit.settings import DEFAULT_AUDITORS, AuditSettings, ModelOptions, at_threshold
 from fairkit.support.calls import checked
 from fairkit.support.files import check_writable, write_atomic
-from fairkit_onnx.model import OnnxModel
-from fairkit_onnx.read.safety import digest
-from fairkit_onnx.write.base import BaseModel
-from fairkit_repair.comparison import audit_beside
-from fairkit_repair.mitigation.caveats import is_randomized, record, sensitive_inputs
-from fairkit_repair.mitigation.choose import aim_of, as_mitigator, base_model, check_objective
-from fairkit_repair.mitigation.learned import fit_files, foreign, learn_here, training, valued
-from fairkit_repair.mitigation.people import People, people_of
-from fairkit_repair.mitigation.policy_checks import check_policy
-from fairkit_repair.mitigation.repeats import Repeated, check_repeats, retrained
-from fairkit_repair.mitigation.useless import ALARM, CONSTANT, below_majority, gives_up, is_useless, treats_all_alike
+from fairkit_onnx.file import OnnxModel
+from fairkit_onnx.read.graph import digest
+from fairkit_onnx.write.export import BaseModel
+from fairkit_repair.mitigation.choose import (
+    People,
+    Repeated,
+    aim_of,
+    as_mitigator,
+    base_model,
+    check_objective,
+    check_policy,
+    check_repeats,
+    people_of,
+    retrained,
+)
+from fairkit_repair.mitigation.learned import (
+    ALARM,
+    CONSTANT,
+    below_majority,
+    fit_files,
+    foreign,
+    gives_up,
+    is_randomized,
+    is_useless,
+    learn_here,
+    record,
+    sensitive_inputs,
+    training,
+    treats_all_alike,
+    valued,
+)
+from fairkit_repair.scored_rows import audit_beside
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,11 +67,11 @@ if TYPE_CHECKING:
     from fairkit.engines.base import Engine
     from fairkit.mitigators import Mitigator
     from fairkit.progress import Progress
-    from fairkit.results.comparisons import Change
+    from fairkit.results.policy import Change
     from fairkit.results.report import Report
     from fairkit.results.rules import Policy, Rule
     from fairkit_repair.mitigation.learned import Learned
-    from fairkit_repair.studies import Study
+    from fairkit_repair.scored_rows import Study
 
 
 _HALF = 0.5
@@ -84,7 +105,7 @@ class MitigationResult(Shown):
     is_constant
         Whether the model decides all people alike; the command then ends with exit code 3.
     is_useless
-        Whether no model would serve as well (`fairkit_repair.mitigation.useless.is_useless`); exit code 3, too.
+        Whether no model would serve as well (`fairkit_repair.mitigation.learned.is_useless`); exit code 3, too.
     search
         What a search under a policy tried, where the method was found by one.
     randomized

@@ -15,11 +15,11 @@ from fairkit.errors import FairkitError, ParameterError
 from fairkit.learners import INSTALLED, LEARNERS
 from fairkit.mitigators import Mitigator
 from fairkit.objective import Objective
-from fairkit.parameters.declare import parameter, parse_parameters
-from fairkit_repair.common_threshold import MARGINS, CommonThreshold
+from fairkit.parameters import parameter, parse_parameters
 from fairkit_repair.learners import fit_learner
 from fairkit_repair.mitigation.choose import find_mitigator
-from fairkit_repair.studies import Trial
+from fairkit_repair.postprocess import MARGINS, CommonThreshold
+from fairkit_repair.scored_rows import Trial
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

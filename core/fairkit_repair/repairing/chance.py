@@ -4,29 +4,36 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from fairkit.errors import PolicyError
-from fairkit.planning.draws import LEAST, intervals, settled
+from fairkit.errors import DataError, PolicyError
+from fairkit.planning.advice import search
+from fairkit.planning.assumptions import LEAST, intervals, settled, target_of
 from fairkit.planning.run import installed
-from fairkit.planning.search import search
-from fairkit.planning.targets import target_of
-from fairkit_repair.repairing.cells import CalibrationCells
-from fairkit_repair.repairing.missing import furthest
+from fairkit.progress import Progress, no_progress
+from fairkit.totals.rows import CellSums
+from fairkit_repair.learners import fit_learner
+from fairkit_repair.mitigation.choose import strata_of
+from fairkit_repair.scored_rows import even_folds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from fairkit.data.profile import Profile
+    from fairkit.data.table import Groups, Table
+    from fairkit.data.task import Task
+    from fairkit.fitted import Prediction, Run
+    from fairkit.planning.assumptions import Target
     from fairkit.results.rules import Rule
-    from fairkit.totals.sums import CellSums
-    from fairkit_repair.repairing.cells import Planned
 
     Array = NDArray[np.float64]
+    Codes = NDArray[np.int64]
+
 
 WANTED = 0.9
 """The chance at which needed rows are planned."""
@@ -65,7 +72,7 @@ def limits_of(rules: Sequence[Rule], splits: Sequence[str], *, of_rates: bool = 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prediction:
+class ChancePrediction:
     """What an audit of the planned size will find."""
 
     chance: float  # that every limit is kept by the whole interval: the verdict is *pass*
@@ -87,7 +94,7 @@ class Forecast(ABC):
     @abstractmethod
     def predict(
         self, said: Array, rng: np.random.Generator, draws: int | None = None, *, fixed_rates: bool = False
-    ) -> Prediction:
+    ) -> ChancePrediction:
         """Predict from what models that did not see the calibration rows say of them."""
 
     @abstractmethod
@@ -139,7 +146,7 @@ class ByRates(Forecast):
 
     def predict(
         self, said: Array, rng: np.random.Generator, draws: int | None = None, *, fixed_rates: bool = False
-    ) -> Prediction:
+    ) -> ChancePrediction:
         """Predict from probabilities of the favorable decision, shape [n]."""
         cells = CalibrationCells.of(self.planned, said)
         counts = cells.draw(rng, draws or self.draws, fixed_rates=fixed_rates)
@@ -155,7 +162,7 @@ class ByRates(Forecast):
             number = limited.target.value if not lowest else np.min
             values[limited.label] = float(number(known)) if known.size else float("nan")
         right = np.where(cells.outcome > 0, cells.chance, 1 - cells.chance)
-        return Prediction(
+        return ChancePrediction(
             chance=float(passed.mean()),
             chances=chances,
             values=values,
@@ -248,3 +255,249 @@ def equal_decisions(planned: Planned, chance: Array, *, by_outcome: bool) -> Arr
             weights = None if planned.weights is None else planned.weights[own]
             rate[own] = np.average(chance[own], weights=weights)
     return np.asarray(np.clip(sizes[key] * rate - rank, 0.0, 1.0))
+
+
+# Test rows without a group: what they could do to a drawn audit, whatever their groups are.
+
+
+BINDING = 0.02
+"""The share from which it must (`group.missing_share`)."""
+
+
+def missing_of(profile: Profile, splits: Sequence[str]) -> dict[str, int]:
+    """Return, by split, the rows without a group, where a verdict must hold whatever it is."""
+    return {
+        name: int(profile.missing[name]) for name in splits if profile.missing.get(name, 0) > BINDING * profile.rows
+    }
+
+
+def told_missing(missing: Mapping[str, int], rows: int) -> str:
+    """Say it: ``625 of 16,281 test rows have no value of sex``."""
+    return " and ".join(f"{count:,} of {rows:,} test rows have no value of {name}" for name, count in missing.items())
+
+
+def furthest(target: Target, counts: Array, without: Array) -> Array | None:
+    """Return the largest difference (the smallest ratio) that drawn audits can have."""
+    if target.kind not in ("difference", "ratio"):
+        return None
+    extremes = []
+    for rate in target.rates:
+        over, counted = np.array(rate.over, float), np.array(rate.counted, float)
+        inside, base = counts @ counted, counts @ over
+        for_it, against = without @ counted, without @ (over - counted)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            low, high = inside / (base + against), (inside + for_it) / (base + for_it)
+            pairs = low[:, :, None] / high[:, None, :] if target.kind == "ratio" else high[:, :, None] - low[:, None, :]
+        pairs[:, np.eye(counts.shape[1], dtype=bool)] = np.nan
+        ends = np.nanmin if target.kind == "ratio" else np.nanmax
+        extremes.append(ends(pairs.reshape(len(pairs), -1), axis=1))
+    stacked = np.stack(extremes)
+    return np.asarray(stacked.min(axis=0) if target.kind == "ratio" else stacked.max(axis=0))
+
+
+# Decisions on rows outside training as counts, and audits of the planned size drawn from them.
+
+
+LEVELS = 64
+"""Decision probabilities between 0 and 1 are rounded to so many levels."""
+_PRIOR = 0.5
+REFITTED = 1.5
+"""How much the variance of a rate exceeds that of its rows: the file's model is none of those that scored them, and
+its rule was learned from all. On ACSIncome, against 200,000 other rows, it was 0.9 to 1.5 times as large."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """The rows that decisions will be judged on: who they are, not what came of them."""
+
+    atoms: Codes  # each calibration row's combination of groups, shape [n], from 0
+    members: Mapping[str, Codes]  # by split, the group of every combination, shape [A]
+    names: Mapping[str, tuple[str, ...]]  # by split, the groups' names
+    sizes: Codes  # how many test rows each combination has, shape [A]
+    outcome: Array  # the outcomes of the calibration rows, 0 or 1, shape [n]
+    weights: Array | None = None  # shape [n]; None where all rows count the same
+    missing: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, groups: Mapping[str, Groups], outcome: Array, weights: Array | None, test: Mapping[str, Codes], rows: int
+    ) -> Planned:
+        """Cross the splits of the calibration rows, and count the test rows in each combination."""
+        length = len(outcome)
+        both = [np.concatenate([groups[name].codes, test[name]]) for name in groups]
+        codes = strata_of(both, length + rows)
+        present, first, places = np.unique(codes[:length], return_index=True, return_inverse=True)
+        at = np.searchsorted(present, codes[length:])
+        known = present[np.minimum(at, len(present) - 1)] == codes[length:]
+        return cls(
+            atoms=places.ravel().astype(np.int64),
+            members={name: split.codes[first] for name, split in groups.items()},
+            names={name: split.names for name, split in groups.items()},
+            sizes=np.bincount(at[known], minlength=len(present)),
+            outcome=outcome,
+            weights=weights,
+        )
+
+    def group_sizes(self, split: str) -> Codes:
+        """Return the test rows of each group of a split, shape [G]."""
+        counts = np.bincount(self.members[split], self.sizes, len(self.names[split]))
+        return np.asarray(counts.astype(np.int64))
+
+    def scaled(self, factor: float) -> Planned:
+        """Return the same plan with so many times the test rows."""
+        return replace(
+            self,
+            sizes=np.round(self.sizes * factor).astype(np.int64),
+            missing={name: round(count * factor) for name, count in self.missing.items()},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationCells:
+    """Calibration rows counted by combination of groups, outcome and decision probability."""
+
+    planned: Planned  # the rows that decisions will be judged on
+    atom: Codes  # of each kind of row, shape [M]
+    outcome: Array  # of each kind of row, shape [M]
+    chance: Array  # of each kind of row, shape [M]
+    count: Array  # rows (effective ones under weights) of each kind, shape [M]
+    mass: Array  # the sum of the weights of each kind, shape [M]
+    shrink: Array  # effective rows for each row, by combination of groups: 1 without weights, shape [A]
+
+    @classmethod
+    def of(cls, planned: Planned, chance: Array) -> CalibrationCells:
+        """Count decisions: probabilities of the favorable one for the calibration rows, shape [n]."""
+        level = np.round(np.clip(chance, 0.0, 1.0) * LEVELS).astype(np.int64)
+        level = np.where((level == 0) & (chance > 0), 1, np.where((level == LEVELS) & (chance < 1), LEVELS - 1, level))
+        size = LEVELS + 1
+        flat = (2 * planned.atoms + (planned.outcome > 0)) * size + level
+        mass: Array = np.bincount(flat, planned.weights, 2 * size * len(planned.sizes)).astype(np.float64)
+        # the mean within a level keeps the rates exact
+        inner = np.bincount(flat, chance if planned.weights is None else chance * planned.weights, len(mass))
+        occupied = np.flatnonzero(mass > 0)
+        atom = occupied // (2 * size)
+        shrink = _shrink(planned)
+        total = np.bincount(atom, mass[occupied], len(planned.sizes))
+        rows = np.bincount(planned.atoms, minlength=len(planned.sizes))
+        count: Array = mass[occupied] * (rows * shrink / np.where(total > 0, total, 1.0))[atom]
+        outcome: Array = ((occupied // size) % 2).astype(np.float64)
+        return cls(planned, atom, outcome, inner[occupied] / mass[occupied], count, mass[occupied], shrink)
+
+    def draw(self, rng: np.random.Generator, draws: int, *, fixed_rates: bool = False) -> Array:
+        """Draw test counts of every kind, shape [draws, M]: first the rates from what is known of them, then rows.
+
+        The rates of a combination of groups come from a Bayesian bootstrap of its calibration rows, so that their
+        error, and that of training again (`REFITTED`), is in the draws; `fixed_rates` takes the rates as they are.
+        """
+        counts = np.zeros((draws, len(self.count)))
+        gammas = (
+            np.broadcast_to(self.count, counts.shape)
+            if fixed_rates
+            else rng.standard_gamma((self.count + _PRIOR / 4) / REFITTED, size=counts.shape)
+        )
+        for atom in np.unique(self.atom):
+            own = self.atom == atom
+            share = gammas[:, own] / gammas[:, own].sum(axis=1, keepdims=True)
+            size = round(float(self.planned.sizes[atom] * self.shrink[atom]))
+            counts[:, own] = rng.multinomial(size, share)
+        return counts
+
+    def totals(self, counts: Array, split: str | None) -> CellSums:
+        """Return the totals of drawn rows, with a line for each draw and group, shape [draws · G, ...]."""
+        features = self._features()
+        groups = np.zeros_like(self.planned.sizes) if split is None else self.planned.members[split]
+        size = 1 if split is None else len(self.planned.names[split])
+        width = features.shape[1]
+        spread = np.zeros((len(self.count), size, width))
+        spread[np.arange(len(self.count)), groups[self.atom]] = features
+        summed = (counts @ spread.reshape(len(self.count), size * width)).reshape(-1, width)
+        return CellSums(
+            summed[:, 0], summed[:, 1:5], summed[:, 5:21].reshape(-1, 4, 4), summed[:, 21:29].reshape(-1, 2, 4)
+        )
+
+    def _features(self) -> Array:
+        """Return the addends of a row of each kind: 1, cells, products, powers of h by outcome, [M, 29]."""
+        h, size = self.chance, len(self.count)
+        cells = np.zeros((size, 4))
+        place = (2 * self.outcome).astype(np.int64)
+        cells[np.arange(size), place] = 1 - h
+        cells[np.arange(size), place + 1] = h
+        products = cells[:, :, None] * cells[:, None, :]
+        cubes = np.zeros((size, 2, 4))
+        cubes[np.arange(size), self.outcome.astype(np.int64)] = np.stack([h**power for power in range(4)], axis=1)
+        return np.column_stack([np.ones(size), cells, products.reshape(size, 16), cubes.reshape(size, 8)])
+
+
+def _shrink(planned: Planned) -> Array:
+    """Return Kish's effective rows for each row: (Σ w)² / (n Σ w²)."""
+    size = len(planned.sizes)
+    if planned.weights is None:
+        return np.ones(size)
+    rows = np.bincount(planned.atoms, minlength=size)
+    mass = np.bincount(planned.atoms, planned.weights, size)
+    square = np.bincount(planned.atoms, planned.weights**2, size)
+    return np.asarray(np.where(square > 0, mass**2 / np.maximum(rows * square, 1e-300), 1.0))
+
+
+# Scores of rows that training did not see: every fold is scored by a model of the other folds.
+
+
+FOLDS = 3
+
+
+def folds_of(table: Table, count: int, seed: int) -> NDArray[np.int64]:
+    """Number the rows' folds, shape [n]: each holds its share of every group and class, or of the queries."""
+    rng = np.random.default_rng([seed, count])
+    if table.queries is not None:
+        return np.asarray((rng.permutation(int(table.queries.max()) + 1) % count)[table.queries])
+    codes = [groups.codes for groups in table.groups.values()]
+    if table.task != "regression":
+        codes.append(table.target.astype(np.int64))
+    return even_folds(strata_of(codes, len(table)), count, rng)
+
+
+def out_of_folds(
+    table: Table,
+    fold: NDArray[np.int64],
+    answers: Callable[[Table, Table, NDArray[np.bool_]], Sequence[NDArray[np.floating[Any]]]],
+    progress: Progress = no_progress,
+) -> list[Array]:
+    """Return answers for every row by models of the other folds."""
+    whole: list[Array] = []
+    count = int(fold.max()) + 1
+    for place in range(count):
+        progress("out-of-fold models", place, count)
+        inside = fold == place
+        found = answers(table.take(~inside), table.take(inside), inside)
+        whole = whole or [np.empty((len(table), *one.shape[1:])) for one in found]
+        for target, own in zip(whole, found, strict=True):
+            if own.shape[1:] != target.shape[1:]:
+                raise DataError(
+                    f"{table.name}: a class has so few rows that training rows of a fold lack it; merge classes, or "
+                    "add rows"
+                )
+            target[inside] = own
+    return whole
+
+
+def said(prediction: Prediction, task: Task) -> Array:
+    """Return the probability of the favorable decision, shape [n]; in other tasks than binary ones the score.
+
+    That is the value, shape [n], or the probabilities of the classes, shape [n, K].
+    """
+    if task != "binary":
+        return prediction.score
+    if prediction.decision_probability is None:
+        return np.asarray(prediction.score >= 0.5, dtype=np.float64)
+    return prediction.decision_probability
+
+
+def learner_scores(table: Table, fold: NDArray[np.int64], learner: str, run: Run) -> tuple[Array, Array]:
+    """Return out-of-fold scores of a plain learner, and what it then says of the rows (see `said`)."""
+
+    def answers(part: Table, held: Table, _: NDArray[np.bool_]) -> list[Array]:
+        own = fit_learner(learner, part, run).predict(held.columns)
+        return [own.score, said(own, table.task)]
+
+    scores, decisions = out_of_folds(table, fold, answers)
+    return scores.astype(np.float32).astype(np.float64), decisions

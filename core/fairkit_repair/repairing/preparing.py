@@ -10,26 +10,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.data.table import Table
-from fairkit.errors import DataError
+from fairkit.data.task import choose_task
+from fairkit.errors import DataError, PolicyError, PowerError
 from fairkit.fitted import FittedModel, Prediction
+from fairkit.planning.assumptions import target_of
+from fairkit.planning.results import two_digits
+from fairkit.planning.run import installed
 from fairkit.progress import no_progress
-from fairkit_onnx.model import OnnxModel
+from fairkit_onnx.file import OnnxModel
 from fairkit_onnx.write.export import export_bytes
-from fairkit_repair.common_threshold import with_threshold
 from fairkit_repair.learners import check_target, fit_learner
-from fairkit_repair.mitigation.leaks import check_leak
-from fairkit_repair.mitigation.learned import BEFORE, valued
-from fairkit_repair.mitigation.split import split_dataset
-from fairkit_repair.repairing.audits import ByAudits
+from fairkit_repair.mitigation.choose import find_mitigator, split_dataset
+from fairkit_repair.mitigation.learned import BEFORE, check_leak, valued
+from fairkit_repair.postprocess import with_threshold
 from fairkit_repair.repairing.candidates import PlainLearner
-from fairkit_repair.repairing.cells import Planned
-from fairkit_repair.repairing.chance import ByRates
-from fairkit_repair.repairing.evaluate import Bench, Clock, halves, restricted, without_sensitive
-from fairkit_repair.repairing.folds import FOLDS, folds_of, learner_scores
-from fairkit_repair.repairing.missing import missing_of
+from fairkit_repair.repairing.chance import FOLDS, ByRates, Planned, folds_of, learner_scores, missing_of, told_missing
+from fairkit_repair.repairing.evaluate import Bench, ByAudits, Clock, halves, restricted, without_sensitive
+from fairkit_repair.scored_rows import Power
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     import onnx
     from numpy.typing import NDArray
@@ -38,11 +38,13 @@ if TYPE_CHECKING:
     from fairkit.engines.base import Engine
     from fairkit.fitted import Run
     from fairkit.objective import Objective
-    from fairkit_onnx.write.base import BaseModel
+    from fairkit.results.rules import Rule
+    from fairkit_onnx.write.export import BaseModel
     from fairkit_repair.repairing.chance import Forecast, Limited
-    from fairkit_repair.studies import Study
+    from fairkit_repair.scored_rows import Study
 
     Array = NDArray[np.float64]
+
 
 _LEAST_OF_CLASS = 4 * FOLDS
 
@@ -153,7 +155,7 @@ def learner_of(run: Run) -> str:
 def base_of(model: OnnxModel, table: Table) -> BaseModel:
     """Return a given model, bound to the rows."""
     from fairkit.settings import ModelOptions
-    from fairkit_onnx.write.base import BaseModel
+    from fairkit_onnx.write.export import BaseModel
 
     table = dataclasses.replace(table, features=table.roles.features or table.features)
     graded = table.task == "ranking" and table.roles.favorable is None
@@ -216,3 +218,112 @@ def make_bench(table: Table, base: OnnxModel | None, run: Run, ends: float, test
         table=table, fold=fold, half=half, base=base, fitted=fitted, scores=scores, decisions=decisions,
         run=watched, clock=clock, optimism=optimism,
     )  # fmt: skip
+
+
+# Whether the test rows can decide a policy, from a quick model on a few rows, before anything is trained.
+
+
+ENOUGH = 0.5
+"""The least power to go on with."""
+_PILOT = 6_000
+
+
+def check_power(prepared: Prepared, base: OnnxModel | None, run: Run, *, anyway: bool) -> Power:
+    """Return the power of the test rows, from a pilot on a few rows; refuse where it is not enough."""
+    forecast, table = prepared.forecast, prepared.table
+    if table.task == "ranking":
+        pilot = forecast, np.zeros(len(table))
+    elif base is not None:
+        pilot = forecast, base_of(base, table).decisions(table.columns).astype(np.float64)
+    else:
+        pilot = forecast.pilot(*_pilot(table, run))
+    power = power_of(*pilot, run.seed)
+    if prepared.unseen and not anyway:
+        raise PowerError(
+            f"test rows are of groups that no training row has: {', '.join(prepared.unseen[:5])}. What a model does to "
+            "them cannot be predicted: give training rows of these groups, leave them out of `test`, or go on with "
+            "`anyway`"
+        )
+    if power.chance >= ENOUGH or anyway:
+        return power
+    what = "queries" if table.task == "ranking" else "rows"
+    if power.small:
+        raise PowerError(
+            f"no verdict can come out: among the test rows, {', '.join(power.small)} have fewer than 30 rows. "
+            "Merge groups, give more rows in `test`, or go on with `anyway`"
+        )
+    more = (
+        "no number of rows changes that"
+        if power.needed is None
+        else f"about {power.needed:,} test {what} would give it 90 %"
+    )
+    unknown = told_missing(forecast.planned.missing, prepared.test.profile.rows)
+    if unknown:
+        more = f"{unknown}, and a verdict must hold whatever their groups are: fill these values in"
+    raise PowerError(
+        f"{power.rows:,} test {what} cannot decide this policy: a model without any disparity would pass with a "
+        f"chance of {power.chance:.2f} only; {more}. Give more rows in `test`, a larger `holdout`, a wider limit, "
+        "or go on with `anyway`"
+    )
+
+
+def _pilot(table: Table, run: Run) -> tuple[NDArray[np.int64], Array]:
+    """Return a few of the rows, and what a quick model says of them."""
+    rows = np.arange(len(table))
+    if len(table) > _PILOT:
+        rows = np.sort(np.random.default_rng([run.seed, 3]).choice(len(table), _PILOT, replace=False))
+    part = table.take(rows)
+    quiet = dataclasses.replace(run, progress=no_progress)
+    try:
+        return rows, learner_scores(part, folds_of(part, 2, run.seed), learner_of(run), quiet)[1]
+    except DataError:  # a class is in one half only: nobody knows better
+        if table.task == "multiclass":
+            return rows, np.eye(len(table.classes))[part.target.astype(np.int64)]
+        return rows, part.target
+
+
+def power_of(forecast: Forecast, said: Array, seed: int) -> Power:
+    """Return the chance that a model without any disparity passes the rules on disparities."""
+    between, equal = forecast.equal(said)
+    if equal is None:
+        return Power(chance=1.0, rows=forecast.rows)
+
+    def at(factor: float) -> float:
+        rng = np.random.default_rng([seed, 7])
+        return between.scaled(factor).predict(equal, rng, between.few, fixed_rates=True).chance
+
+    now, small = at(1.0), between.small()
+    needed = None if now >= ENOUGH or small else between.needed(at)
+    rows = None if needed is None else two_digits(needed)
+    return Power(chance=now, rows=forecast.rows, needed=rows, small=small)
+
+
+# Whether a method's tolerance can be chosen under a policy.
+
+
+def can_choose(plugin: str, policy: Sequence[Rule], parameters: Iterable[str], data: Dataset) -> bool:
+    """Return whether a search can set the method's dial: it can meet a rule, and the user did not set it.
+
+    Where outcomes are binary, every rule must be on a number that is made of rates: the chance of others cannot be
+    predicted.
+    """
+    cls = find_mitigator(plugin)
+    names = {key.partition(".")[0] for key in parameters}
+    if any(one.dial in names for one in cls.capabilities):
+        return False
+    if not any(one.meets(rule.metric) for rule in policy for one in cls.capabilities):
+        return False
+    task = choose_task(data, None)
+    if task not in cls.tasks:
+        return False
+    return task != "binary" or _all_of_rates(policy)
+
+
+def _all_of_rates(policy: Sequence[Rule]) -> bool:
+    metrics = installed()
+    try:
+        for rule in policy:
+            target_of(rule.metric, metrics)
+    except PolicyError:
+        return False
+    return True

@@ -3,43 +3,43 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
+import math
+import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from fairkit.data.loading import as_dataset
 from fairkit.data.task import choose_task
-from fairkit.engines.opening import opened
+from fairkit.engines.local import opened
 from fairkit.errors import DataError, ParameterError
 from fairkit.fitted import Run
 from fairkit.learners import as_learner
 from fairkit.objective import RateBound
-from fairkit.parameters.declare import parameters_to_dict
+from fairkit.parameters import parameters_to_dict
 from fairkit.progress import no_progress
 from fairkit.results.rules import rules_of
 from fairkit.settings import at_threshold
 from fairkit.support.calls import checked
 from fairkit.support.files import check_writable
-from fairkit_onnx.model import OnnxModel
+from fairkit_onnx.file import OnnxModel
+from fairkit_onnx.read.graph import embedded_settings, parse, read_bytes
 from fairkit_onnx.write.export import export_bytes
-from fairkit_repair.mitigation.choose import aim_of, loaded_base
+from fairkit_repair.mitigation.choose import aim_of, check_policy, loaded_base
 from fairkit_repair.mitigation.learned import AFTER, BEFORE, Learned, foreign, provenance, renamed, run_of
-from fairkit_repair.mitigation.policy_checks import check_policy
 from fairkit_repair.mitigation.run import MitigationResult, measured
 from fairkit_repair.postprocess import RuleModel
-from fairkit_repair.repairing.audits import PERFORMANCE
 from fairkit_repair.repairing.candidates import candidates
-from fairkit_repair.repairing.chance import limits_of
-from fairkit_repair.repairing.looks import identity_of, record_look
-from fairkit_repair.repairing.notes import notes_of
-from fairkit_repair.repairing.power import check_power
-from fairkit_repair.repairing.preparing import GivenModel, learner_of, make_bench, prepare
-from fairkit_repair.repairing.refining import confirm
-from fairkit_repair.repairing.searching import search
-from fairkit_repair.studies import Study
+from fairkit_repair.repairing.chance import limits_of, missing_of, told_missing
+from fairkit_repair.repairing.evaluate import PERFORMANCE
+from fairkit_repair.repairing.preparing import GivenModel, check_power, learner_of, make_bench, prepare
+from fairkit_repair.repairing.searching import confirm, search
+from fairkit_repair.scored_rows import Study
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
@@ -50,7 +50,8 @@ if TYPE_CHECKING:
     from fairkit.settings import ModelOptions
     from fairkit_repair.repairing.chance import Limited
     from fairkit_repair.repairing.evaluate import Bench
-    from fairkit_repair.studies import Trial
+    from fairkit_repair.scored_rows import Trial
+
 
 SURE, BUDGET = 0.95, 5.0
 """The chance of passing that is asked for; minutes."""
@@ -281,3 +282,185 @@ def _finished(
     )
     result = measured(engine, learned, method, study.rules, confidence, run)
     return dataclasses.replace(result, search=study)
+
+
+# What a user must know about the pick of a search: how sure it is, what was given up, what was not counted.
+
+
+BUDGET_NOTE = "the budget"
+"""Reasons of alternatives that the budget cut have these words."""
+_LESS_SURE, _MUCH = 0.15, 0.005
+
+
+def notes_of(search: Study, test: Dataset, *, with_base: bool, binary: bool) -> tuple[str, ...]:
+    """Return sentences about the pick, its chance and the look."""
+    notes = _of_missing(test, search, binary=binary)
+    if not search.reached:
+        notes.append(
+            f"No alternative reaches the chance {search.sure:g}: the surest one was picked, and it passes with a "
+            f"predicted chance of {search.choice.chance:.2f} only.{_in_the_way(search)}"
+        )
+    notes += _of_budget(search)
+    notes += _price(search)
+    if search.deterministic is not False and not search.choice.randomized:
+        notes += _cost_of_determinism(search)
+    if with_base:
+        notes.append(_of_given(search))
+    if search.looks > 1 or search.looks_doubt:
+        least = "at least " if search.looks_doubt else ""
+        why = f" ({search.looks_doubt})" if search.looks_doubt else ""
+        notes.append(
+            f"This is {least}look {search.looks} at the same test rows{why}. Each look that is judged by itself is "
+            "another chance to pass wrongly; fresh test rows mend that."
+        )
+    return tuple(notes)
+
+
+def _of_given(search: Study) -> str:
+    """Return a note on whether the given model learned from the rows that predictions are made from."""
+    base = "Chances are predicted from the given model's scores of the training rows"
+    if search.optimism is None:
+        return f"{base}; unknown: this model may have learned from these rows, and they are then too good."
+    if search.optimism == 0:
+        return (
+            f"{base}; it is not surely more accurate there than on the test rows, so nothing says that it learned "
+            "from them."
+        )
+    return (
+        f"{base}. It learned from these rows: its accuracy there is {search.optimism:.4f} above that on the test rows. "
+        "Predicted accuracies of repairs of it are lowered by as much; chances of passing cannot be corrected, and "
+        "may be too good."
+    )
+
+
+def _in_the_way(told: Study) -> str:
+    """Say which of several limits the pick is least likely to keep."""
+    chances = told.choice.chances
+    if len(chances) < 2:
+        return ""
+    each = ", ".join(f"{name} {chance:.2f}" for name, chance in sorted(chances.items(), key=lambda pair: pair[1]))
+    return f" Its chance of keeping each limit by itself: {each}."
+
+
+def _price(search: Study) -> list[str]:
+    """Say where an alternative that is a little less sure is much better."""
+    choice = search.choice
+    near = [
+        other
+        for other in search.alternatives
+        if other.status == "tried" and search.sure - _LESS_SURE <= (other.chance or 0.0) < (choice.chance or 0.0)
+    ]
+    if not near or not search.reached:
+        return []
+    best = max(near, key=lambda other: other.accuracy or 0.0)
+    if (best.accuracy or 0.0) - (choice.accuracy or 0.0) < _MUCH:
+        return []
+    sure = math.floor(100 * (best.chance or 0.0)) / 100
+    return [
+        f"The chance of {search.sure:g} costs much here: {best.name} has a predicted {search.performance} of "
+        f"{best.accuracy:.4f} and passes with a predicted chance of {best.chance:.2f}; `sure={sure:g}` takes it."
+    ]
+
+
+def _of_missing(test: Dataset, told: Study, *, binary: bool) -> list[str]:
+    """Say where rows without a group may turn the verdict."""
+    columns = list(dict.fromkeys(rule.sensitive or "" for rule in told.rules))
+    missing = missing_of(test.profile, columns)
+    if not missing:
+        return []
+    known = "counts that in" if binary else "does not know that"
+    return [
+        f"{told_missing(missing, test.profile.rows)}: the verdict must hold whatever their groups are, and the "
+        f"predicted chance {known}."
+    ]
+
+
+def _of_budget(search: Study) -> list[str]:
+    """Return a note on alternatives that the budget left no time for, in time on the clock."""
+    cut = [one.method for one in search.alternatives if BUDGET_NOTE in one.reason]
+    if not cut and search.seconds < 60 * search.budget:
+        return []
+    left = f"{len(cut)} of {len(search.alternatives)} alternatives ({', '.join(dict.fromkeys(cut))})"
+    return [
+        f"The budget of {search.budget:g} minutes left no time for {left if cut else 'settings in between'}: a larger "
+        "`budget`, or a machine with less to do, would try them."
+    ]
+
+
+def _cost_of_determinism(search: Study) -> list[str]:
+    drawn: list[Trial] = [
+        one for one in search.alternatives
+        if one.randomized and one.status == "left out" and (one.chance or 0.0) >= search.sure
+    ]  # fmt: skip
+    if not drawn:
+        return []
+    best = max(drawn, key=lambda one: one.accuracy or 0.0)
+    loss = (best.accuracy or 0.0) - (search.choice.accuracy or 0.0)
+    return [
+        f"Without decisions drawn by chance the predicted {search.performance} is {abs(loss):.4f} "
+        f"{'lower' if loss > 0 else 'higher'} than with them ({best.name})."
+    ]
+
+
+# How often test rows were looked at: a record by the rows' digest, which no other name of the output resets.
+
+
+class Looks(NamedTuple):
+    """The number of a look at test rows, this one included, and why it may be larger; None where it is known here."""
+
+    number: int
+    doubt: str | None = None
+
+
+def identity_of(search: Mapping[str, Any], method: Mapping[str, Any], seed: int, data: str) -> str:
+    """Return a search's identity, as a digest: equal for searches that equal inputs make."""
+    told = {name: value for name, value in search.items() if not name.startswith("look")}
+    text = json.dumps([told, method, seed, data], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def record_look(test: str, identity: str, output: str | Path | None) -> Looks:
+    """Write a look down, and return its number."""
+    here, doubts = _journal(test, identity)
+    there, more = _of_file(test, identity, output)
+    return Looks(max(here, there), "; ".join([*doubts, *more]) or None)
+
+
+def journal_of(test: str) -> Path:
+    """Return the file that holds a line for each look at test rows of a digest."""
+    import platformdirs
+
+    return Path(platformdirs.user_state_dir("fairkit", appauthor=False)) / "looks" / f"{test}.txt"
+
+
+def _journal(test: str, identity: str) -> tuple[int, list[str]]:
+    path = journal_of(test)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab+") as file:
+            file.seek(0)
+            # a torn or foreign line is a look, too
+            identities = list(dict.fromkeys(line for line in file.read().splitlines() if line))
+            if identity.encode() in identities:
+                return identities.index(identity.encode()) + 1, []
+            file.write(f"{identity}\n".encode())
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        return 1, [f"the record of earlier looks, {path}, cannot be read or written ({error.strerror or error})"]
+    return len(identities) + 1, []
+
+
+def _of_file(test: str, identity: str, output: str | Path | None) -> tuple[int, list[str]]:
+    """Return the number of this look after those that the file at the output's place tells of."""
+    if output is None or not Path(output).exists():
+        return 1, []
+    try:
+        settings = embedded_settings(parse(read_bytes(Path(output)), str(output)))
+        search = settings.get("mitigation", {}).get("search", {})
+        if search.get("test_sha256") != test:
+            return 1, []
+        number = int(search["looks"])
+    except Exception:
+        return 1, [f"{output} is there already and cannot be read, so that looks it tells of are not counted"]
+    return number + (search.get("look") != identity), []

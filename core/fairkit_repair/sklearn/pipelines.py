@@ -15,15 +15,14 @@ from fairkit.data.roles import same_value, value_text
 from fairkit.errors import ModelError, ParameterError
 from fairkit.models.python import took_a_matrix
 from fairkit.support.calls import checked, named_class
-from fairkit_onnx.session import open_session
-from fairkit_onnx.write import histograms
+from fairkit_onnx.file import open_session
+from fairkit_onnx.write import estimators as histograms
 from fairkit_onnx.write.estimators import add_estimator, add_sklearn
-from fairkit_onnx.write.export import PARITY, add_outputs, embed_settings
+from fairkit_onnx.write.export import PARITY, add_outputs, embed_settings, run_columns
 from fairkit_onnx.write.graph import GraphBuilder, first_line
-from fairkit_onnx.write.runtime import run_columns
 from fairkit_onnx.write.transformers import StepInput, add_transformers, refuse_codes_of_texts, side_by_side
 from fairkit_repair.sklearn.base import written
-from fairkit_repair.sklearn.columns import frame_columns
+from fairkit_repair.sklearn.post import frame_columns
 
 if TYPE_CHECKING:
     import onnx
@@ -64,7 +63,7 @@ def to_onnx(pipeline: Any, X: Any, path: str | Path | None = None, *, favorable:
     LightGBM, XGBoost or CatBoost model, or a scikit-learn one; HistGradientBoosting may read text columns itself.
     Searches, threshold classifiers and soft votes are opened, and ``decision`` is what ``predict`` says. X may be a
     series or a list of texts, for a step such as TfidfVectorizer; words are cut by an operator of onnxruntime
-    (domain ``com.microsoft``), which an audit has to allow (`fairkit_onnx.sandbox.limits.Limits`). The outputs are
+    (domain ``com.microsoft``), which an audit has to allow (`fairkit_onnx.sandbox.confine.Limits`). The outputs are
     those of fairkit's own files: ``score``, ``decision_probability`` and ``decision``; ``probabilities`` with more
     classes than two; ``score`` alone in regression.
 

@@ -1,4 +1,4 @@
-"""The loops: what trees can reach in a box, and where to split it (see `fairkit_all_inputs.bounds.arrays`)."""
+"""The loops: what trees can reach in a box, and where to split it (see `fairkit_all_inputs.bounds.forest`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from fairkit_all_inputs.bounds.arrays import ForestArrays
+from fairkit_all_inputs.bounds.forest import ForestArrays
 
 
 @numba.njit(cache=True, nogil=True)

@@ -7,7 +7,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from fairkit_all_inputs.bounds.arrays import DEEP
+from fairkit_all_inputs.bounds.forest import DEEP
 from fairkit_all_inputs.bounds.kernels import (
     _sides,
     any_split,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numba
 import numpy as np
 
-from fairkit_all_inputs.bounds.arrays import DEEP, ForestArrays
+from fairkit_all_inputs.bounds.forest import DEEP, ForestArrays
 from fairkit_all_inputs.bounds.kernels import _sides, _walked, most, narrow
 
 if TYPE_CHECKING:
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fairkit_all_inputs.bounds.arrays import Grid
-    from fairkit_all_inputs.bounds.forest import Forest
+    from fairkit_all_inputs.bounds.forest import Forest, Grid
 
 LEAVES = 256
 """A merged tree has at most so many leaves."""

@@ -20,8 +20,8 @@ from fairkit_subgroups.searching.measures import STATES
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from fairkit_subgroups.searching.local_search import Search
     from fairkit_subgroups.searching.measures import Measure
-    from fairkit_subgroups.searching.search import Search
     from fairkit_subgroups.searching.tables import RowSample
 
     Array = NDArray[np.float64]

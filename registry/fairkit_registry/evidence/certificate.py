@@ -18,14 +18,13 @@ from fairkit.results.rendering import Shown
 from fairkit.results.report import Report
 from fairkit_registry.errors import CertificateError, ContradictionError, RevokedError, VerificationError
 from fairkit_registry.evidence import predicate as predicates
-from fairkit_registry.evidence.consistency import contradictions
-from fairkit_registry.evidence.signed import Signed
-from fairkit_registry.evidence.statements import PolicyLock, SignedTable
+from fairkit_registry.evidence.charts import contradictions
+from fairkit_registry.evidence.signed import PolicyLock, Signed, SignedTable
 from fairkit_registry.jsonio import StrictJsonError, canonical, read_object
 
 if TYPE_CHECKING:
-    from fairkit_registry.evidence.dsse import Envelope
-    from fairkit_registry.evidence.keys import PublicKey
+    from fairkit_registry.evidence.signed import Envelope
+    from fairkit_registry.evidence.signers import PublicKey
 
 _SHOWN = 5
 
@@ -105,7 +104,7 @@ class Certificate(Signed, Shown):
     @property
     def unusual_settings(self) -> list[str]:
         """The settings of the audit that are not the default, as ``model.threshold = 0.1``."""
-        from fairkit_registry.evidence.pins import lines
+        from fairkit_registry.evidence.settings import lines
 
         return lines(self.settings)
 

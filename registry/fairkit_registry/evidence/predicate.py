@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from fairkit.results.conditions import is_conditions
+from fairkit.results.findings import is_conditions
 from fairkit_registry.errors import CertificateError
 from fairkit_registry.evidence import charts
 from fairkit_registry.jsonio import fingerprint
@@ -183,7 +183,7 @@ def _form() -> Any:
     from jsonschema import Draft202012Validator
     from referencing import Registry, Resource
 
-    from fairkit.results.schema import report_schema
+    from fairkit.results.report import report_schema
 
     known = Registry().with_resource(report_schema()["$id"], Resource.from_contents(report_schema()))
     return Draft202012Validator(schema(), registry=known)

@@ -11,17 +11,17 @@ from io import BytesIO
 from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 from fairkit.support.files import replacing
-from fairkit_registry import names
+from fairkit_registry import jsonio as names
 from fairkit_registry.blobs import CHUNK, Staged, is_digest
 from fairkit_registry.errors import ArchiveError, RegistryError
-from fairkit_registry.evidence.keys import PublicKey, parse_public
+from fairkit_registry.evidence.signers import PublicKey, parse_public
 from fairkit_registry.jsonio import StrictJsonError, canonical, read_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from fairkit_registry.store.records import Version
+    from fairkit_registry.store.index import Version
     from fairkit_registry.store.registry import Registry
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"

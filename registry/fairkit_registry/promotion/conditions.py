@@ -33,18 +33,17 @@ from fairkit.errors import PolicyError, did_you_mean
 from fairkit.results.rules import Rule
 from fairkit_registry.blobs import is_digest
 from fairkit_registry.errors import CertificateError, RegistryError
-from fairkit_registry.evidence import pins
+from fairkit_registry.evidence import settings as pins
 from fairkit_registry.evidence.certificate import Certificate, check_lock, signed_table, verify
-from fairkit_registry.evidence.keys import load_public, parse_public
 from fairkit_registry.evidence.predicate import CLOCK_SKEW
-from fairkit_registry.evidence.signed import read_limited
-from fairkit_registry.evidence.statements import PolicyLock
-from fairkit_registry.promotion.compare import ALL, worse_findings
-from fairkit_registry.store.records import AliasPolicy
+from fairkit_registry.evidence.signed import PolicyLock, read_limited
+from fairkit_registry.evidence.signers import load_public, parse_public
+from fairkit_registry.promotion.case import ALL, worse_findings
+from fairkit_registry.store.index import AliasPolicy
 
 if TYPE_CHECKING:
     from fairkit_registry.promotion.case import Case
-    from fairkit_registry.store.events import Event
+    from fairkit_registry.store.tables import Event
 
 _SHOWN = 5
 _HOW = "`fairkit policy lock`, `fairkit registry add NAME LOCK`, then the model, then `fairkit certify --lock LOCK`"
@@ -207,7 +206,7 @@ def _free(case: Case, found: Mapping[str, object]) -> list[str]:
 
 def _as_served(case: Case, deciding: Certificate) -> dict[str, Any]:
     """Return the settings without features that are only the names of the model's own inputs."""
-    from fairkit_registry.onnxfile import summarise
+    from fairkit_registry.blobs import summarise
 
     settings = dict(deciding.settings)
     features = settings.get("data", {}).get("features")
@@ -286,7 +285,7 @@ class Plain:
 
     def judge(self, case: Case, deciding: Certificate) -> None:
         """Refuse what is not shown."""
-        from fairkit_registry.promotion.serving import check_serving
+        from fairkit_registry.promotion.case import check_serving
 
         check_serving(case, deciding)
 

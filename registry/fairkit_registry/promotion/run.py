@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from fairkit.support.records import record_of
-from fairkit_registry import names
+from fairkit.support.files import record_of
+from fairkit_registry import jsonio as names
 from fairkit_registry.errors import CertificateError, ContradictionError, RegistryError, RevokedError
 from fairkit_registry.evidence import certificate as certificates
-from fairkit_registry.evidence.keys import PublicKey, parse_public
+from fairkit_registry.evidence.signers import PublicKey, parse_public
 from fairkit_registry.promotion.case import Case, Reason
 from fairkit_registry.promotion.conditions import Settings, ask_plugins, conditions
-from fairkit_registry.store.records import Alias, AliasPolicy
+from fairkit_registry.store.index import Alias, AliasPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from fairkit_registry.evidence.certificate import Certificate
-    from fairkit_registry.store.records import Version
+    from fairkit_registry.store.index import Version
     from fairkit_registry.store.registry import Registry
 
 

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 
 from fairkit_all_inputs.bounds.problem import CHANCE, SCORE, Problem
-from fairkit_onnx.structure.domain import Block
+from fairkit_onnx.structure.cells import Block
 
 SIZES, ORDERED = (5, 4, 7, 3, 66), (True, False, True, False, False)
 CHANGING = 3

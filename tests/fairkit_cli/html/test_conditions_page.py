@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import fairkit
-from fairkit.support.numbers import interval, number
+from fairkit.support.escaping import interval, number
 from fairkit_cli.formats import html as report_page
 
 EVIL = "<script>alert(1)</script>"

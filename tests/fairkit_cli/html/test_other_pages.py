@@ -18,8 +18,7 @@ from fairkit_cli.formats import html as comparison_page
 from fairkit_cli.formats import html as frontier_page
 from fairkit_cli.main import app
 from fairkit_comparing.run import compare
-from fairkit_repair.frontiers.points import Measure, Point
-from fairkit_repair.frontiers.record import Frontier
+from fairkit_repair.frontiers.state import Frontier, Measure, Point
 
 DATA = ("--label", "decision", "--favorable", "approved", "--sensitive", "sex")
 

@@ -18,18 +18,14 @@ import pytest
 
 import fairkit
 from fairkit.models.columns import PredictedColumns
-from fairkit.results.findings import Finding
-from fairkit.results.report import Report
+from fairkit.results.findings import Finding, GroupValue
+from fairkit.results.report import DataInfo, ModelInfo, Report
 from fairkit.results.rules import Rule, RuleResult
-from fairkit.results.subjects import DataInfo, ModelInfo
-from fairkit.results.values import GroupValue
-from fairkit.support.escaping import visible
-from fairkit.support.numbers import number
+from fairkit.support.escaping import number, visible
 from fairkit_cli.formats import html as report_page
 from fairkit_cli.pages import charts
 from fairkit_cli.pages.charts import ForestRow, TradePoint, band, forest, heights, label
-from fairkit_cli.render.document import Markup, clean, tag
-from fairkit_cli.render.svg import draw
+from fairkit_cli.render.svg import Markup, clean, draw, tag
 
 DARK = ("--blink-settings=preferredColorScheme=0",)
 

@@ -11,7 +11,8 @@ import pytest
 from tests.fairkit_cli.verifier.browser import Browser, chromium
 
 from fairkit_cli.verifier.bundle import page
-from fairkit_registry.evidence import dsse, signers
+from fairkit_registry.evidence import signed as dsse
+from fairkit_registry.evidence import signers
 from fairkit_registry.jsonio import canonical
 
 GOLDEN = Path(__file__).parents[2] / "fairkit_registry" / "golden"

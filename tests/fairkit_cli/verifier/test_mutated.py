@@ -15,8 +15,9 @@ from tests.fairkit_cli.verifier.conftest import GOLDEN, golden
 
 from fairkit_cli.verifier import bundle
 from fairkit_registry.errors import CertificateError
-from fairkit_registry.evidence import certificate, dsse
-from fairkit_registry.evidence.keys import load_public
+from fairkit_registry.evidence import certificate
+from fairkit_registry.evidence import signed as dsse
+from fairkit_registry.evidence.signers import load_public
 from fairkit_registry.jsonio import canonical
 
 HERE = Path(__file__).parent

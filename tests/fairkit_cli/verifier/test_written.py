@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 
 from fairkit_cli.formats import html as one_certificate
 from fairkit_cli.main import app
-from fairkit_cli.render.document import page
+from fairkit_cli.render.svg import page
 from fairkit_cli.verifier import bundle
 from fairkit_registry.evidence import certificate
-from fairkit_registry.evidence.keys import load_public
+from fairkit_registry.evidence.signers import load_public
 
 GOLDEN = Path(__file__).parents[2] / "fairkit_registry" / "golden"
 

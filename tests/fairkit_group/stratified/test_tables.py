@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairkit.limits.chisquare import chi_square_tail
-from fairkit_group.dunnett import dunnett_quantile
-from fairkit_group.stratified.agreement import same_difference, same_odds
-from fairkit_group.stratified.tables import equal_odds, odds_ratio
+from fairkit.limits import chi_square_tail
+from fairkit_group.references import dunnett_quantile
+from fairkit_group.stratified import equal_odds, odds_ratio, same_difference, same_odds
 
 ADMISSIONS = np.array(
     [

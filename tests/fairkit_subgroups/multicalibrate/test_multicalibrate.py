@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import fairkit
-from fairkit_onnx.model import OnnxModel
+from fairkit_onnx.file import OnnxModel
 
 
 def base_bytes():

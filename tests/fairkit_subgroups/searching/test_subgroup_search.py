@@ -8,14 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fairkit.data.arrow import as_numpy
-from fairkit_subgroups.searching.cells import fill, make_cells
-from fairkit_subgroups.searching.extremes import Bounds, Surest
-from fairkit_subgroups.searching.family import Family
+from fairkit.data.arrow_types import as_numpy
+from fairkit_subgroups.searching.cells import Family, Tallies, fill, make_cells, tally_column
+from fairkit_subgroups.searching.local_search import Bounds, Search, Surest
 from fairkit_subgroups.searching.measures import MEASURES, values_of, width_of
-from fairkit_subgroups.searching.search import Search
 from fairkit_subgroups.searching.tables import count
-from fairkit_subgroups.searching.values import Tallies, tally_column
 
 SHARE, LEAST, BINS = 0.05, 10, 4
 

@@ -17,7 +17,7 @@ import pytest
 def cluster() -> Iterator[Any]:
     """A client of two workers of one thread."""
     pytest.importorskip("distributed", reason="needs the extra fairkit[dask]")
-    from fairkit_dask.cluster import connected
+    from fairkit_dask import connected
 
     with connected(workers=2) as client:
         yield client

@@ -53,7 +53,7 @@ def test_a_worker_killed_in_an_audit(loans_model: Any, write_parts: Any) -> None
 
 
 def test_no_scheduler(loans_model: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr("fairkit_dask.cluster.TIMEOUT", 0.5)
+    monkeypatch.setattr("fairkit_dask.TIMEOUT", 0.5)
     data = fairkit.load_data(loans_model.data, **ROLES)
     with pytest.raises(EngineError, match=r"tls://127\.0\.0\.1:9 speaks TLS.*distributed\.comm\.tls\.ca-file"):
         fairkit.audit(loans_model.path, data, engine="dask", scheduler="tls://127.0.0.1:9")
@@ -68,7 +68,7 @@ def test_no_scheduler(loans_model: Any, monkeypatch: Any) -> None:
 def test_a_scheduler_without_workers(monkeypatch: Any, loans_model: Any) -> None:
     import distributed
 
-    monkeypatch.setattr("fairkit_dask.cluster.TIMEOUT", 0.5)
+    monkeypatch.setattr("fairkit_dask.TIMEOUT", 0.5)
     with distributed.LocalCluster(n_workers=0, dashboard_address="127.0.0.1:0", silence_logs=50) as cluster:
         data = fairkit.load_data(loans_model.data, **ROLES)
         with pytest.raises(EngineError, match="has no workers; start some: dask worker"):
@@ -155,7 +155,7 @@ def test_strangers_on_this_machine_get_nothing():
     """Whoever finds the ports of a cluster on this machine cannot speak to it, and it listens here only."""
     import distributed
 
-    from fairkit_dask.cluster import connected
+    from fairkit_dask import connected
 
     # a cluster of somebody else in this process adds its pages to the settings that it finds
     with connected(workers=1), distributed.LocalCluster(n_workers=0, dashboard_address="127.0.0.1:0"):

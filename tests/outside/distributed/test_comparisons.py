@@ -16,7 +16,7 @@ import pytest
 import fairkit
 from fairkit.errors import ParameterError
 from fairkit_datasets.loans import loans_table
-from fairkit_repair.frontiers.sweeps import Sweep
+from fairkit_repair.frontiers.training import Sweep
 
 from .test_group_audit import same
 

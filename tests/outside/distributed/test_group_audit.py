@@ -67,7 +67,7 @@ def test_missing_groups_are_those_of_one_machine(engine: Any, loans_model: Any, 
 
 def test_row_groups_are_parts(engine: Any, loans_model: Any, tmp_path: Path, monkeypatch: Any) -> None:
     pq.write_table(pq.read_table(loans_model.data), tmp_path / "loans.parquet", row_group_size=700)
-    monkeypatch.setattr("fairkit_dask.engine.PART_ROWS", 1_500)
+    monkeypatch.setattr("fairkit_dask.PART_ROWS", 1_500)
     data = fairkit.load_data(tmp_path / "loans.parquet", **SETTINGS)
     there = fairkit.audit(loans_model.path, data, engine=engine)
     assert len(data.source.parts) == 3

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import fairkit
-from fairkit_sql.engine import SqlEngine
+from fairkit_sql.counted import SqlEngine
 
 pytest.importorskip("ibis", reason="needs the extra fairkit[sql]")
 

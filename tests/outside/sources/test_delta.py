@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import fairkit
-from fairkit_sql.engine import SqlEngine
+from fairkit_sql.counted import SqlEngine
 
 from .shared import ROLES
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import fairkit
-from fairkit_sql.engine import SqlEngine
+from fairkit_sql.counted import SqlEngine
 
 from .shared import ROLES
 

@@ -19,7 +19,7 @@ def engine(bucket: Any) -> Iterator[Any]:
     """A cluster of one worker, begun in the environment of the test."""
     pytest.importorskip("distributed", reason="needs the extra fairkit[dask]")
     from fairkit.engines import DaskEngine
-    from fairkit_dask.cluster import connected
+    from fairkit_dask import connected
 
     with connected(workers=1) as client:
         yield DaskEngine(client)

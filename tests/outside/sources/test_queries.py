@@ -145,7 +145,7 @@ def test_lists_in_a_database_are_columns_of_numbers(tmp_path):
     for lists, said in (
         ("CASE WHEN i = 3 THEN NULL ELSE emb END", "no list in row 3"),
         ("CASE WHEN i = 3 THEN [1.0, NULL] ELSE [1.0, 2.0] END", "an empty cell at place 1 of the list in row 3"),
-        ("['a']", "which fairkit does not read"),
+        ("['a']", "fairkit reads text, numbers, booleans and lists of numbers"),
     ):
         with pytest.raises(fairkit.DataError, match=said):
             fairkit.load_data(f"{address}SELECT i, {lists} AS emb FROM t ORDER BY i").read(["emb"])

@@ -14,7 +14,7 @@ import pytest
 import fairkit
 import fairkit_stores as stores
 from fairkit.data.sources import open_source
-from fairkit.sources.stored import StoredFile
+from fairkit.sources.interface import StoredFile
 
 from .shared import ROLES, SECRETS, no_secret_in
 
@@ -203,7 +203,8 @@ def _answer(server: socket.socket, body: bytes) -> None:
 
 
 def test_a_host_that_never_answers_is_told_about(monkeypatch):
-    from fairkit.sources import check_reachable, reach
+    from fairkit.sources import address as reach
+    from fairkit.sources import check_reachable
 
     with pytest.raises(fairkit.DataError, match="cannot be reached"):
         check_reachable("no.such.host.invalid", 80)

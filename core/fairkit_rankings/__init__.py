@@ -1,1 +1,0 @@
-"""Rankings: items ordered by score within queries, and numbers over queries."""

@@ -1,1 +1,0 @@
-"""Comparisons inside strata: pooled over them, and whether they agree."""
