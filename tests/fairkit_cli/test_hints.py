@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fairkit_datasets.hiring import hiring_table
 from typer.testing import CliRunner
 
 import fairkit
 from fairkit_cli.main import app
-from fairkit_datasets.hiring import hiring_table
 
 pytestmark = pytest.mark.long
 
@@ -43,7 +43,8 @@ def people(seed: int, rows: int = 5_000) -> pa.Table:
         {
             "sex": sex, "a": a, "b": b, "amount": amount,
             "level": np.array(["low", "middle", "high"])[np.digitize(amount, [-0.3, 0.9])],
-            "good": np.where(amount > 0, "yes", "no"), "score": 1 / (1 + np.exp(-amount)), "chosen": (a > 0).astype(int),
+            "good": np.where(amount > 0, "yes", "no"), "score": 1 / (1 + np.exp(-amount)),
+            "chosen": (a > 0).astype(int),
         }
     )  # fmt: skip
 

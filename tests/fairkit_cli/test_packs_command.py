@@ -121,13 +121,15 @@ def test_a_tool_whose_low_scores_are_good_is_counted_below_the_median(folder: Pa
     )
     done = invoke(
         "certify", "--pack", "nyc-ll144", "--data", folder / "r.parquet", "--predictions", "score=risk",
-        "--label", "late", "--favorable", "0", "--sensitive", "sex", "--key", folder / "key", "--output", folder / "r.json",
+        "--label", "late", "--favorable", "0", "--sensitive", "sex", "--key", folder / "key",
+        "--output", folder / "r.json",
     )  # fmt: skip
     assert "counted are scores below" in done.stderr
     facts = folder / "risk.toml"
     facts.write_text(f"{FACTS}tool_scores = true\n")
     made = invoke(
-        "report", folder / "r.json", "--key", folder / "key.pub", "--pack", "nyc-ll144", "--facts", facts, "--format", "csv",
+        "report", folder / "r.json", "--key", folder / "key.pub", "--pack", "nyc-ll144", "--facts", facts,
+        "--format", "csv",
     )  # fmt: skip
     found = {one["row"]: one for one in csv.DictReader(io.StringIO(made.stdout)) if one["table"] == "sex"}
     for group in ("female", "male"):

@@ -122,7 +122,7 @@ def test_so_many_people_as_a_page_says_raise_an_alarm(tmp_path):
 
 
 def test_the_people_that_an_alarm_needs_by_hand():
-    """A band of .05 below .12 after 10,000 decisions fits between a week's .14 and the limit .1 after 15,625: 5 weeks."""
+    """A band of .05 after 10,000 decisions fits between a week's .14 and the limit .1 after 15,625: 5 weeks."""
     rule = SimpleNamespace(kind="max", limit=0.1, value=0.12, interval=(0.07, 0.17), verdict="undecided")
     course = SimpleNamespace(weeks=[("", "", 0.09, None), ("", "", 0.11, None), ("", "", 0.14, None)])
     told = _needed(SimpleNamespace(rows=10_000), rule, course).content
