@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fairkit_datasets.hiring import hiring_table
+from fairkit_datasets.loans import hiring_table
 from typer.testing import CliRunner
 
 import fairkit

@@ -178,7 +178,7 @@ def html_table(table: Table) -> Markup:
         cells = [tag("td", _cell(row[place]), class_="number" if column.numeric else None) for place, column in others]
         body.append(tag("tr", tag("th", _cell(row[first]), scope="row"), cells))
     kind = _as_rows([plain_text(column.name, On.PAGE) for _, column in columns])
-    named = {"aria_label": table.label, "data_sortable": table.sortable, **kind}
+    named: dict[str, Any] = {"aria_label": table.label, "data_sortable": table.sortable, **kind}
     inner = tag("table", tag("thead", tag("tr", head)), tag("tbody", body), **named)
     scrolls = f"{table.label}, scrolls sideways"
     return tag("div", inner, class_="scroll", tabindex="0", role="group", aria_label=scrolls)
