@@ -367,7 +367,6 @@ def verify(
     A certificate that holds and says that the policy failed gives exit code 1, as an audit does. What a registry has
     revoked, `fairkit registry verify` heeds.
     """
-    from fairkit.data.sources import open_source
     from fairkit_cli.names import refuse_remote
     from fairkit_cli.registry.versions import load_keys
     from fairkit_cli.text.registry import code_of, lines, record
@@ -394,7 +393,11 @@ def verify(
         if recompute and model is None and signed.model_sha256 is not None:
             raise FairkitError("--recompute needs --model too: the certificate is about a model")
         # a query is asked once, for the digest and for the numbers
-        table = None if data is None else open_source(data)
+        table = None
+        if data is not None:
+            from fairkit.data.sources import open_source  # brings pyarrow, which a signature does not need
+
+            table = open_source(data)
         try:
             with nullcontext() if table is None else closing(table):
                 if table is not None:
