@@ -108,7 +108,7 @@ class Barycenter(Mitigator):
             of_limit=False,
             reads_group=True,
             trainings=4,
-        ),  # fmt: skip
+        ),
     )
 
     @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fairkit_datasets.loans import hiring_table
 from typer.testing import CliRunner
 
 import fairkit
 from fairkit_cli.main import app
+from fairkit_datasets.loans import hiring_table
 
 pytestmark = pytest.mark.long
 
