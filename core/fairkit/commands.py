@@ -77,6 +77,11 @@ def console() -> Console:
     return _CONSOLE.get()
 
 
+def in_command() -> bool:
+    """Tell whether a command runs, whose process is fairkit's alone."""
+    return _CONSOLE.get(None) is not None
+
+
 def end(verdict: VerdictName | None) -> Exception:
     """Return what a command raises at its end, for the exit code of a verdict."""
     import typer

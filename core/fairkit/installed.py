@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -38,9 +38,14 @@ def _described(group: str, places: tuple[Place, ...]) -> tuple[tuple[EntryPoint,
 
 @lru_cache(maxsize=8)
 def _of(group: str, places: tuple[Place, ...]) -> tuple[EntryPoint, ...]:
+    return tuple(_all(places).select(group=group))
+
+
+@lru_cache(maxsize=2)
+def _all(places: tuple[Place, ...]) -> Any:
     from importlib import metadata  # takes 50 ms to load
 
-    return tuple(metadata.entry_points(group=group))
+    return metadata.entry_points()
 
 
 def _place(path: str) -> Place:

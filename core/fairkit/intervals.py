@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
     Limits = Callable[[float], tuple[Array, Array]]
+    Pairs = tuple[NDArray[np.intp], NDArray[np.intp]]
 
 __all__ = [
     "Spread",
@@ -48,10 +49,12 @@ __all__ = [
     "extreme",
     "guarded",
     "kolmogorov_quantile",
+    "largest",
     "own_quantile",
     "pairwise",
     "pairwise_quantile",
     "ratio_limits",
+    "reach",
     "share_limits",
     "spread_difference",
     "spread_quantiles",
@@ -64,6 +67,7 @@ __all__ = [
 
 _NORMAL = NormalDist()
 MANY, _EVEN = 4, 0.7
+_BLOCK = 64
 
 
 def two_sided(confidence: float) -> float:
@@ -161,15 +165,13 @@ def spread_difference(values: Array, limits: Limits, confidence: float, correlat
     if len(values) < 2:
         return Spread(math.nan, math.nan, math.nan)
     inner, outer = _quantiles(len(values), confidence, correlation)
-    point, low, _ = pairwise(values, limits, inner, correlation)
+    least = _largest_difference(values, limits, inner, 1, correlation)
     if correlation is not None:  # what is known about the noise of other groups supposes independence
-        high = float(pairwise(values, limits, outer, correlation)[2].max())
+        high = _largest_difference(values, limits, outer, 2, correlation)
     else:
         high = _upper_end(values, limits, outer)
-    least = float(low.max())
-    return Spread(
-        float(point.max()), 0.0 if least < NOISE * max(high, 0.0) else least, high
-    )  # else rounding excludes 0
+    least = 0.0 if least < NOISE * max(high, 0.0) else least  # else rounding excludes 0
+    return Spread(float(values.max() - values.min()), least, high)
 
 
 def differences(values: Array, limits: Limits, confidence: float) -> tuple[Array, Array]:
@@ -186,7 +188,7 @@ def _upper_end(values: Array, limits: Limits, z: float) -> float:
     c is right where c is at least the factor that belongs to the bound; smaller bounds need smaller factors, so
     that a few steps down from z stay right.
     """
-    high = float(pairwise(values, limits, z)[2].max())
+    high = _largest_difference(values, limits, z, 2)
     if len(values) < MANY:
         return high
     ends = limits(z)
@@ -199,27 +201,80 @@ def _upper_end(values: Array, limits: Limits, z: float) -> float:
         factor = selected_quantile(len(values), high / pair, evenness, tail)
         if factor >= z:
             break
-        high = float(pairwise(values, limits, factor)[2].max())
+        high = _largest_difference(values, limits, factor, 2)
     return high
 
 
-def pairwise(values: Array, limits: Limits, z: float, correlation: Array | None = None) -> tuple[Array, Array, Array]:
-    """Return |difference|, its lower and its upper limit for every pair of groups, each [..., G (G-1) / 2]."""
-    a, b = _pairs(values.shape[-1])
+def pairwise(
+    values: Array, limits: Limits, z: float, correlation: Array | None = None, pairs: Pairs | None = None
+) -> tuple[Array, Array, Array]:
+    """Return |difference|, its lower and its upper limit for every pair of groups, or for some: each [..., pairs]."""
+    a, b = np.triu_indices(values.shape[-1], 1) if pairs is None else pairs
     difference = values[..., a] - values[..., b]
     low, high = difference_limits(values, limits, z, a, b, correlation)
     return np.abs(difference), np.maximum(np.maximum(low, -high), 0), np.maximum(high, -low)
 
 
-@functools.cache
-def _pairs(groups: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    return np.triu_indices(groups, 1)
+def reach(values: Array, limits: Limits, z: float, end: int, correlation: Array | None = None) -> Array:
+    """Return for each group a bound on what `pairwise` has for its pairs, [G]: `end` 0, 1 or 2 as its three results."""
+    low, high = limits(z)
+    top, bottom = {0: (values, values), 2: (high, low)}.get(end) or _half_way(values, low, high, correlation)
+    room = np.abs([top, bottom])
+    bounds = np.maximum(top - bottom.min(), top.max() - bottom)
+    if end == 2 and correlation is None:  # √(x² + y²) ≤ (x² + y²) / 2c + c / 2
+        above, below = high - values, values - low
+        with np.errstate(all="ignore"):
+            c = np.hypot(above[np.argmax(high)], below[np.argmin(low)])
+            top, bottom = values + above**2 / (2 * c) + c / 4, values - below**2 / (2 * c) - c / 4
+            bounds = np.fmin(bounds, np.maximum(top - bottom.min(), top.max() - bottom))
+    return np.asarray(bounds + NOISE * room[np.isfinite(room)].max(initial=0.0))
 
 
-@functools.cache
-def _ordered_pairs(groups: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    a, b = np.nonzero(~np.eye(groups, dtype=bool))
-    return a, b
+def _half_way(values: Array, low: Array, high: Array, correlation: Array | None) -> tuple[Array, Array]:
+    """Return points on the way to the limits: √(x² + y²) ≥ (x + y) / √2, and ≥ 0 where estimates are correlated."""
+    if correlation is not None:
+        return values, values
+    return values + math.sqrt(0.5) * (low - values), values + math.sqrt(0.5) * (high - values)
+
+
+def largest(bounds: Array, of: Callable[[Pairs], Array]) -> float:
+    """Return the largest number of a pair of groups, where no pair with group g has a larger one than bounds[g], [G].
+
+    The groups are taken in the order of their bounds, each with all before it, until no further one can matter.
+    """
+    bounds = np.where(np.isnan(bounds), np.inf, bounds)
+    order, best = np.argsort(-bounds, kind="stable"), -math.inf
+    for start in range(0, len(order), _BLOCK):
+        if bounds[order[start]] <= best:
+            break
+        a, b = np.tril_indices(min(_BLOCK, len(order) - start), start - 1, len(order))
+        a, b = order[start + a], order[b]
+        best = float(np.maximum(best, of((np.minimum(a, b), np.maximum(a, b))).max(initial=-np.inf)))
+    return best
+
+
+def _largest_difference(values: Array, limits: Limits, z: float, end: int, correlation: Array | None = None) -> float:
+    """Return the largest lower (`end` 1) or upper (2) limit of |difference| among all pairs of groups."""
+    ends = limits(z)
+    if end == 2 and np.isinf(ends).any():
+        return math.inf
+    bounds = reach(values, lambda _: ends, z, end, correlation)
+    return largest(bounds, lambda pairs: pairwise(values, lambda _: ends, z, correlation, pairs)[end])
+
+
+def _smallest_ratio(values: Array, limits: Limits, z: float, end: int, correlation: Array | None) -> float:
+    """Return the smallest lower (`end` 0) or upper (1) limit of values[a] / values[b] among all pairs of groups."""
+    low, high = ends = limits(z)
+    if end == 1:
+        high, low = _half_way(values, low, high, correlation)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        bounds = np.minimum(NOISE - np.minimum(low / high.max(), low.min() / high), 0.0)
+
+    def of(pairs: Pairs) -> Array:
+        both = (ratio_limits(values, lambda _: ends, z, a, b, correlation)[end] for a, b in (pairs, pairs[::-1]))
+        return -np.minimum(*both)
+
+    return -largest(bounds, of)
 
 
 def difference_limits(
@@ -264,12 +319,9 @@ def spread_ratio(values: Array, limits: Limits, confidence: float, correlation: 
     """
     if len(values) < 2 or values.max() <= 0 or values.min() < 0:
         return Spread(math.nan, math.nan, math.nan)
-    a, b = _ordered_pairs(len(values))
     inner, outer = _quantiles(len(values), confidence, correlation)
-    low = ratio_limits(values, limits, outer, a, b, correlation)[0]
-    high = ratio_limits(values, limits, inner, a, b, correlation)[1]
-    value = float(values.min() / values.max())
-    return Spread(value, float(max(low.min(), 0.0)), float(min(high.min(), 1.0)))
+    low, high = (_smallest_ratio(values, limits, z, end, correlation) for end, z in enumerate((outer, inner)))
+    return Spread(float(values.min() / values.max()), max(low, 0.0), min(high, 1.0))
 
 
 def ratio_limits(

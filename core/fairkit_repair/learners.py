@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from fairkit.commands import in_command
 from fairkit.errors import DataError, FairkitError, MissingExtraError, ParameterError, PluginError
 from fairkit.learners import LEARNERS, EncodedRows, Learner, find_learner
 from fairkit_onnx.write.encode import Encoder, fit_encoder
@@ -17,6 +20,7 @@ from fairkit_onnx.write.export import TabularModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from types import ModuleType
 
     from numpy.typing import NDArray
 
@@ -250,6 +254,25 @@ def _sklearn(module: str) -> Any:
 # Boosted trees: LightGBM and XGBoost, with sensible defaults.
 
 
+@functools.cache
+def light_gbm(extra: str = "lightgbm") -> Any:
+    """Import LightGBM; in a command without scikit-learn and pandas, which it loads for its faces (1.5 s).
+
+    Who imports it later, such as a plugin, gets a whole one.
+    """
+    bare = in_command() and "lightgbm" not in sys.modules
+    hidden = [name for name in ("sklearn", "pandas") if bare and name not in sys.modules]
+    sys.modules.update(dict.fromkeys(hidden, cast("ModuleType", None)))  # which cannot be imported
+    try:
+        import lightgbm
+    except ImportError as error:
+        raise MissingExtraError("lightgbm", extra) from error
+    finally:
+        for name in [*hidden, *(name for name in sys.modules if hidden and name.partition(".")[0] == "lightgbm")]:
+            del sys.modules[name]
+    return lightgbm
+
+
 class LightGBM(Learner):
     """Gradient boosting with categorical splits."""
 
@@ -258,10 +281,7 @@ class LightGBM(Learner):
 
     def fit(self, rows: EncodedRows, settings: dict[str, Any]) -> Any:
         """Train; see `Learner.fit`."""
-        try:
-            import lightgbm
-        except ImportError as error:
-            raise MissingExtraError("lightgbm", "lightgbm") from error
+        lightgbm = light_gbm()
         params: dict[str, Any] = {"objective": rows.task, "verbosity": -1, "seed": rows.run.seed, "deterministic": True}
         if rows.task == "multiclass":
             params["num_class"] = int(rows.target.max()) + 1

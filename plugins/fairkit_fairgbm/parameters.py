@@ -211,9 +211,9 @@ class FairGBMParameters:
 
 def _check_known(settings: Mapping[str, Any]) -> None:
     """Refuse names that LightGBM does not know; it would ignore them silently."""
-    from lightgbm import basic
+    from fairkit_repair.learners import light_gbm
 
-    table = getattr(basic, "_ConfigAliases", None)
+    table = getattr(light_gbm("fairgbm").basic, "_ConfigAliases", None)
     find = getattr(table, "_get_all_param_aliases", None)
     if find is None:
         return

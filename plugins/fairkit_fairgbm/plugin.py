@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.errors import MissingExtraError, ParameterError
+from fairkit.errors import ParameterError
 from fairkit.mitigators import Capability, FittedModel, Mitigator, Prediction, Run, Table
 from fairkit_fairgbm.parameters import FairGBMParameters
 from fairkit_onnx.write.encode import fit_encoder
@@ -86,7 +86,8 @@ class FairGBM(Mitigator):
         return fit_learner("lightgbm", table, run, settings=settings)
 
     def _fit(self, encoder: Encoder, train: Table, validation: Table | None, run: Run) -> FittedModel:
-        trainer = machinery(run)
+        from fairkit_fairgbm import trainer
+
         wanted = self.parameters.sensitive
         rows = _rows(encoder, train, wanted)
         constraints, notes = self._constraints(rows.cells, what=train.name)
@@ -157,24 +158,6 @@ class FairGBM(Mitigator):
             params=chosen.lightgbm_params(run),
             categorical=encoder.categorical,
         )
-
-
-def machinery(run: Run) -> Any:
-    """Import LightGBM and return the module that trains on it; numba gets as many threads."""
-    try:
-        import lightgbm  # noqa: F401 -- the first to start its threads
-    except ImportError as error:
-        raise MissingExtraError("lightgbm", "fairgbm") from error
-    try:
-        import numba
-    except ImportError as error:
-        raise MissingExtraError("numba", "fairgbm") from error
-    from fairkit_fairgbm import trainer
-
-    if run.threads is not None:
-        most = int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
-        numba.set_num_threads(max(1, min(run.threads, most)))
-    return trainer
 
 
 def _rows(encoder: Encoder, table: Table, wanted: str | None, names: tuple[str, ...] | None = None) -> TrainingRows:

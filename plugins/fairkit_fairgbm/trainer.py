@@ -13,6 +13,7 @@ from fairkit.errors import DataError
 from fairkit.progress import Progress, no_progress
 from fairkit_fairgbm import kernel
 from fairkit_fairgbm.constraints import Multipliers, Rates, scale
+from fairkit_repair.learners import light_gbm
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -104,8 +105,7 @@ def train(
 
     Without constraints the trees are stock LightGBM's: gradient and hessian are computed as it does.
     """
-    import lightgbm
-
+    lightgbm = light_gbm("fairgbm")
     state = State(rows, constraints, settings)
     booster, data = _booster(lightgbm, rows, settings, state.start)
     if validation is not None:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fairkit.few_labels import difference_between, ratio_between
 from fairkit.intervals import (
+    NOISE,
     Spread,
     extreme,
     guarded,
+    largest,
     pairwise,
+    reach,
     spread_difference,
     spread_quantiles,
     spread_ratio,
@@ -76,12 +80,15 @@ def _difference(estimate: Estimate, confidence: float) -> Spread:
     if estimate.bounded:
         return difference_between(estimate, confidence)
     spread = spread_difference(estimate.values, estimate.limits, confidence, estimate.correlation)
-    groups = len(estimate.values)
-    if estimate.inflated is None or groups < 2:
+    if estimate.inflated is None or len(estimate.values) < 2:
         return spread
-    a, b = np.nonzero(~np.eye(groups, dtype=bool))
-    high = surely_apart(estimate, spread_quantiles(groups, confidence)[1], a, b).max()
-    return Spread(spread.value, spread.low, float(high))
+    z = spread_quantiles(len(estimate.values), confidence)[1]
+    mean, most = estimate.inflated[0], estimate.inflated[1](z)
+    top = estimate.limits(z)[1]
+    bottom = estimate.values - (mean + np.abs(most - mean)) * (top - estimate.values) / z
+    bounds = np.minimum(np.maximum(top - bottom.min(), top.max() - bottom) + NOISE, 1.0)
+    of = partial(surely_apart, estimate, z)
+    return Spread(spread.value, spread.low, largest(bounds, lambda pairs: np.maximum(of(*pairs), of(*pairs[::-1]))))
 
 
 def _ratio(estimate: Estimate, confidence: float) -> Spread:
@@ -163,15 +170,14 @@ def _gap_rms(true_positive: Estimate, false_positive: Estimate, confidence: floa
     if true_positive.correlation is not None:
         joint = two_sided(guarded(each) ** (2 / (keep.sum() * (keep.sum() - 1))))
     gaps = [_select(estimate, keep) for estimate in (true_positive, false_positive)]
-    point, low, _ = (
-        _rms(parts) for parts in zip(*(pairwise(g.values, g.limits, joint, g.correlation) for g in gaps), strict=True)
-    )
-    _, _, high = (
-        _rms(parts)
-        for parts in zip(*(pairwise(g.values, g.limits, marginal, g.correlation) for g in gaps), strict=True)
-    )
-    return Spread(float(point.max()), float(low.max()), float(high.max()))
+
+    def of_all(z: float, end: int) -> float:
+        bounds = _rms([np.maximum(reach(g.values, g.limits, z, end, g.correlation), 0) for g in gaps])
+        each = [partial(pairwise, g.values, g.limits, z, g.correlation) for g in gaps]
+        return largest(bounds, lambda pairs: _rms([one(pairs)[end] for one in each]))
+
+    return Spread(of_all(joint, 0), of_all(joint, 1), of_all(marginal, 2))
 
 
-def _rms(parts: tuple[NDArray[np.float64], ...]) -> NDArray[np.float64]:
+def _rms(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
     return np.asarray(np.sqrt(np.mean(np.square(parts), axis=0)))

@@ -334,60 +334,61 @@ CALIBRATION_BINS = 10
 def curves(table: ScoreTable, names: Sequence[str], confidence: float) -> dict[str, Any]:
     """Return the curves of every group as plain values."""
     return {
-        "roc_band": [half for i in range(len(names)) for half in roc_band(table, i, confidence)],
-        "roc": {name: roc_points(table.mass[:, i]) for i, name in enumerate(names)},
-        "calibration": {name: calibration(table, i, confidence) for i, name in enumerate(names)},
+        "roc_band": roc_bands(table, confidence),
+        "roc": dict(zip(names, roc_points(table.mass), strict=True)),
+        "calibration": dict(zip(names, calibration(table, confidence), strict=True)),
     }
 
 
-def roc_points(mass: Array) -> list[list[float]]:
-    """Thin one group's ROC curve to points about evenly spaced along it."""
-    total = mass.sum(axis=0)
-    if not (total > 0).all():
-        return []
-    above = np.cumsum(mass[::-1], axis=0) / total
-    path = np.vstack([np.zeros(2), above])
-    along = path.sum(axis=1) / 2
-    places = np.searchsorted(along, np.linspace(0, 1, ROC_POINTS) - 1e-12)
-    keep = np.unique(np.clip(places, 0, len(path) - 1))
-    return [[round(float(x), 5), round(float(y), 5)] for x, y in path[keep]]
+def roc_points(mass: Array) -> list[list[list[float]]]:
+    """Thin each group's ROC curve to points about evenly spaced along it; none where an outcome is missing."""
+    found: list[list[list[float]]] = []
+    for one in mass.transpose(1, 0, 2):
+        path = np.concatenate([np.zeros((1, 2)), np.cumsum(one[::-1], axis=0)])
+        if not (path[-1] > 0).all():
+            found.append([])
+            continue
+        path /= path[-1]
+        places = np.searchsorted(path.sum(axis=1) / 2, np.linspace(0, 1, ROC_POINTS) - 1e-12)
+        keep = np.unique(np.minimum(places, len(path) - 1))
+        found.append([[round(x, 5), round(y, 5)] for x, y in path[keep].tolist()])
+    return found
 
 
-def roc_band(table: ScoreTable, group: int, confidence: float) -> list[float]:
-    """Return half widths of a band around one group's ROC curve: in false and in true positive rates.
+def roc_bands(table: ScoreTable, confidence: float) -> list[float]:
+    """Return half widths of a band around each group's ROC curve: in false and in true positive rates.
 
     Each outcome's score distribution is within sqrt(log(2 / α') / (2 n)) of its own (Massart 1990) with confidence
     1 - α', the root of the confidence: together they hold the curve (Campbell 1994). Cells of scores hide nothing at
     the points that are shown.
     """
-    mass, squares = table.mass[:, group].sum(axis=0), table.squares[:, group].sum(axis=0)
-    if not (mass > 0).all():
-        return [1.0, 1.0]
-    half = np.sqrt(np.log(2 / (1 - np.sqrt(confidence))) / (2 * mass**2 / squares))
-    return [round(float(part), 5) for part in np.minimum(half, 1)]
+    mass, squares = table.mass.sum(axis=0), table.squares.sum(axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        half = np.sqrt(np.log(2 / (1 - np.sqrt(confidence))) / (2 * mass**2 / squares))
+    known = (mass > 0).all(axis=1, keepdims=True)
+    return [round(part, 5) for part in np.where(known, np.minimum(half, 1), 1.0).ravel().tolist()]
 
 
-def calibration(table: ScoreTable, group: int, confidence: float) -> list[dict[str, Any]]:
-    """Compare the mean score with the observed share, in ten bins of one group's scores."""
-    mass, squares = table.mass[:, group], table.squares[:, group]
-    values = table.middles
+def calibration(table: ScoreTable, confidence: float) -> list[list[dict[str, Any]]]:
+    """Compare the mean score with the observed share, in ten bins of each group's scores."""
+    values, mass = table.middles, table.mass
     place = np.clip((values * CALIBRATION_BINS).astype(np.int64), 0, CALIBRATION_BINS - 1)
-
-    def total(parts: Array) -> Array:
-        return np.bincount(place, parts, CALIBRATION_BINS).astype(np.float64)
-
-    rows = mass[:, 0] + mass[:, 1]
-    weight, favorable = total(rows), total(mass[:, 1])
-    scores, square = total(rows * values), total(squares[:, 0] + squares[:, 1])
-    filled = np.flatnonzero(weight > 0)
+    bins = (place == np.arange(CALIBRATION_BINS)[:, None]).astype(np.float64)
+    rows = mass.sum(axis=2)
+    parts = (rows, mass[:, :, 1], rows * values[:, None], table.squares.sum(axis=2))
+    weight, favorable, scores, square = ((bins @ part).T for part in parts)
+    filled = np.nonzero(weight > 0)
     share = favorable[filled] / weight[filled]
     low, high = share_limits(share, weight[filled] ** 2 / square[filled], two_sided(confidence))
-    return [
-        {
-            "score": round(float(scores[b] / weight[b]), 5),
-            "observed": round(float(share[i]), 5),
-            "interval": [round(float(low[i]), 5), round(float(high[i]), 5)],
-            "weight": round(float(weight[b]), 3),
-        }
-        for i, b in enumerate(filled)
-    ]
+    found: list[list[dict[str, Any]]] = [[] for _ in weight]
+    columns = (filled[0], scores[filled] / weight[filled], share, low, high, weight[filled])
+    for group, score, observed, least, most, rows_of in zip(*(part.tolist() for part in columns), strict=True):
+        found[group].append(
+            {
+                "score": round(score, 5),
+                "observed": round(observed, 5),
+                "interval": [round(least, 5), round(most, 5)],
+                "weight": round(rows_of, 3),
+            }
+        )
+    return found

@@ -104,12 +104,13 @@ class About:
         over: Sequence[float | None] | None = None,
     ) -> tuple[GroupValue, ...]:
         """Return each group's value with its interval and denominator; none of them where it is not finite."""
+        arrays = (part.tolist() for part in (values, low, high))
         return tuple(
-            GroupValue(group=name, rows=rows, value=float(v), interval=known_ends(lo, hi), denominator=n)
+            GroupValue(group=name, rows=rows, value=v, interval=known_ends(lo, hi), denominator=n)
             if math.isfinite(v)
             else GroupValue(group=name, rows=rows, value=None)
             for name, rows, v, lo, hi, n in zip(
-                self.names, self.rows, values, low, high, over or [None] * len(self.names), strict=True
+                self.names, self.rows, *arrays, over or [None] * len(self.names), strict=True
             )
         )
 

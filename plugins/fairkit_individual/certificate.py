@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from fairkit_similarity.search.problem import Problem, Solution
 
 
-ALL_QUERIES = 250_000
-"""Up to so many rows are all asked."""
+TREND_ROWS = 250_000
+"""On a cluster fewer replacements are looked at, too, up to so many rows."""
 
 METRIC_ROWS = 250_000
 """A metric is learned from at most so many rows, drawn at random from more."""
@@ -46,8 +46,8 @@ _NO_INTERVAL = (
 TOLERANCE = 1e-12
 """How closely upper and lower bound meet, in units of the reward."""
 
-SAMPLED_QUERIES = 50_000
-"""So many are asked of larger tables; all rows stay in the support."""
+ALL_QUERIES, SAMPLED_QUERIES = 50_000, 25_000
+"""Up to so many rows are all asked; of larger tables so many are, and all rows stay in the support."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +152,7 @@ class CertificateAuditor(Auditor):
         rewards = partial(self.rewards, task=context.scorer.task, classes=context.scorer.classes)
         problem, problem_notes = rows.problem(metric, rewards, queries, weights)
         parts = Parts(())
-        if self._has_trend() and (context.engine.here or len(rows) <= ALL_QUERIES):
+        if self._has_trend() and (context.engine.here or len(rows) <= TREND_ROWS):
             context.progress(f"{self.name}: cutting the people in quarters and halves", 0, 0)
             parts = Parts.of(
                 rows, metric, rewards, queries, weighted=weights is not None, rng=context.rng(f"{self.name} support")
@@ -200,9 +200,7 @@ class CertificateAuditor(Auditor):
 
     def _asked(self, rows: Table, context: AuditContext) -> NDArray[np.int64] | None:
         """The rows that are asked; None for all, where they are few enough."""
-        wished = self.parameters.queries
-        if wished is None:
-            wished = len(rows) if len(rows) <= ALL_QUERIES else SAMPLED_QUERIES
+        wished = self.parameters.queries or (SAMPLED_QUERIES if len(rows) > ALL_QUERIES else ALL_QUERIES)
         if wished >= len(rows):
             return None
         return np.sort(context.rng(f"{self.name} queries").choice(len(rows), wished, replace=False))
@@ -232,7 +230,7 @@ class CertificateAuditor(Auditor):
             "pairs": pairs(plan, problem, rows, self.parameters.pairs, context.scorer.task),
         }
         trend = prepared.parts.trend(solution.epsilon, sure.gap, len(rows), solution.eta, TOLERANCE)
-        unmeasured = self._has_trend() and context.engine is not None and len(rows) > ALL_QUERIES
+        unmeasured = self._has_trend() and context.engine is not None and len(rows) > TREND_ROWS
         evidence |= described(trend, interval, len(rows), unmeasured=unmeasured)
         about = self._about_support(trend, evidence)
         query_count = len(problem.asked)
@@ -281,7 +279,7 @@ class CertificateAuditor(Auditor):
         said = f"{self.metric_name} is about these {size:,} people as possible replacements of each other."
         if trend is None:
             unmeasured = (
-                f"On a cluster with more than {ALL_QUERIES:,} people its growth is not measured: no rule passes that "
+                f"On a cluster with more than {TREND_ROWS:,} people its growth is not measured: no rule passes that "
                 f"does not name the number of people it is meant for ({self.metric_name}@{size})."
             )
             return (said, unmeasured) if evidence.get("climbs") else (said,)

@@ -207,7 +207,7 @@ class TransportParameters:
     )
     columns: tuple[str, ...] = parameter((), help="The metric's columns; by default those the model reads.")
     queries: int | None = parameter(
-        None, help="How many sampled rows to ask; by default all up to 250,000, else 50,000.", minimum=1
+        None, help="How many sampled rows to ask; by default all up to 50,000, else 25,000.", minimum=1
     )
     support: int | None = parameter(
         None, help="How many people may be replacements: a random sample of that size; by default all.", minimum=30

@@ -322,15 +322,18 @@ def _linear(features: Array, outcome: Array, weights: Array, fit: Bools) -> Arra
 
 
 def _boosted(design: Design, outcome: Array, weights: Array, fit: Bools, *, chances: bool) -> Array:
-    from lightgbm import Dataset, train
+    from fairkit_repair.learners import light_gbm
 
+    lightgbm = light_gbm("why")
     parameters = {
         "objective": "binary" if chances else "regression", "num_leaves": 8, "learning_rate": 0.1, "verbosity": -1,
         "deterministic": True, "num_threads": 1, "force_row_wise": True, "seed": 0,
     }  # fmt: skip
     text = [place for place, words in enumerate(design.text) if words]
-    data = Dataset(design.codes[fit], outcome[fit], weight=weights[fit], categorical_feature=text, params=parameters)
-    return np.asarray(train(parameters, data, 40).predict(design.codes))
+    data = lightgbm.Dataset(
+        design.codes[fit], outcome[fit], weight=weights[fit], categorical_feature=text, params=parameters
+    )
+    return np.asarray(lightgbm.train(parameters, data, 40).predict(design.codes))
 
 
 def _cells(design: Design, outcome: Array, weights: Array, fit: Bools) -> Array:

@@ -115,10 +115,13 @@ def _leaf_table(hist: Any, k: Any, nodes: Any, weights: Any, moved: Any, out: An
     q_i = 0 without the factor i are ``R1 = G[p_i = 0] / (1-u)`` and ``R0 = (G[p_i = 1] - R1) / u``.
     """
     size = 1 << k
-    out[:k, :size] = 0.0
+    for j in range(k):
+        for p in range(size):
+            out[j, p] = 0.0
     for n in range(len(nodes)):
         u, weight = nodes[n], weights[n]
-        moved[:size] = hist[:size]
+        for p in range(size):
+            moved[p] = hist[p]
         for j in range(k):
             step = 1 << j
             for high in range(0, size, 2 * step):
@@ -151,27 +154,30 @@ def make_tables(
     for f in range(first, last):
         keys, width = 1 << bits[f], players[f]
         counted = hist[offsets[f - first] : offsets[f - first] + keys]
-        table = tables[table_at[f - first] : table_at[f - first] + keys * width].reshape((width, keys))
-        table[:] = 0.0
+        place = table_at[f - first]  # table[player, key] is tables[place + player * keys + key]
+        for at in range(place, place + keys * width):
+            tables[at] = 0.0
         pattern = np.empty(keys, np.int64)
         for leaf in range(from_leaf[f], from_leaf[f + 1]):
             k = begin[leaf + 1] - begin[leaf]
-            pattern[:] = 0
+            for key in range(keys):
+                pattern[key] = 0
             for j in range(k):
                 at = begin[leaf] + j
                 for key in range(keys):
                     # a leaf sees of a key only which of its k columns pass all their tests
                     pattern[key] |= np.int64((key & mask[at]) == wanted[at]) << j
-            mine[: 1 << k] = 0.0
+            for at in range(1 << k):
+                mine[at] = 0.0
             for key in range(keys):
                 mine[pattern[key]] += counted[key]
             # ⌈k / 2⌉ Gauss-Legendre nodes are exact for the polynomial of degree k - 1 in u
             nodes = (k + 1) // 2
             _leaf_table(mine, k, rules[k, 0, :nodes], rules[k, 1, :nodes], moved, out)
             for j in range(k):
-                column = table[player[begin[leaf] + j]]
+                column = place + player[begin[leaf] + j] * keys
                 for key in range(keys):
-                    column[key] += value[leaf] * out[j, pattern[key]]
+                    tables[column + key] += value[leaf] * out[j, pattern[key]]
 
 
 @numba.njit(cache=True, nogil=True)
@@ -186,19 +192,17 @@ def project(
     for start in range(0, rows, BLOCK):
         end = min(rows, start + BLOCK)
         for f in range(first, last):
-            width = players[f]
             keys = 1 << bits[f]
-            table = tables[table_at[f - first] : table_at[f - first] + width * keys].reshape((width, keys))
             if bits[f] <= 16:
                 _keys(codes, start, end, program[begin[f] : begin[f + 1]], fringes[7], path[f], narrow)
                 for i in range(end - start):
                     wide[i] = narrow[i]
             else:
                 _wide_keys(codes, start, end, program[begin[f] : begin[f + 1]], fringes[7], path[f], wide)
-            for j in range(width):
-                column, mine = table[j], out[names[first_name[f] + j], start:end]
+            for j in range(players[f]):
+                column, name = table_at[f - first] + j * keys, names[first_name[f] + j]
                 for i in range(end - start):
-                    mine[i] += scale * column[wide[i]]
+                    out[name, start + i] += scale * tables[column + wide[i]]
 
 
 @numba.njit(cache=True, nogil=True)
@@ -221,8 +225,10 @@ def meet_tables(
 def logistic_slope(x: Any, y: Any, w: Any, beta: Any, slope: Any, curve: Any) -> float:
     """Return the weighted logarithmic loss at `beta`; write its gradient and its Hessian (the lower half)."""
     rows, size = x.shape
-    slope[:] = 0.0
-    curve[:] = 0.0
+    for j in range(size):
+        slope[j] = 0.0
+        for k in range(size):
+            curve[j, k] = 0.0
     loss = 0.0
     for i in range(rows):
         eta = 0.0

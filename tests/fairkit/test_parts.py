@@ -133,3 +133,19 @@ def test_a_part_with_another_schema(tmp_path: Path, second: dict[str, list[objec
 def test_a_glob_without_files(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no data file matches"):
         fairkit.load_data(tmp_path / "*.parquet")
+
+
+def test_a_wide_file_is_read_in_batches_of_few_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However its row groups are cut and read, the rows are those of the table."""
+    rng = np.random.default_rng(0)
+    columns = {f"x{j}": rng.normal(size=3_000) for j in range(150)}
+    table = pa.table({"t": rng.choice(["a", "b"], 3_000), **columns})
+    monkeypatch.setattr("fairkit.data.source.MOST_CELLS", 151 * 1_100)
+    for rows, large in ((3_000, 1 << 28), (1_000, 1 << 28), (70, 1 << 28), (1_700, 1)):
+        monkeypatch.setattr("fairkit.data.parts._LARGE", large)
+        pq.write_table(table, tmp_path / "wide.parquet", row_group_size=rows)
+        source = open_source(tmp_path / "wide.parquet")
+        batches = list(source.batches(source.columns, 65_536))
+        assert max(batch.num_rows for batch in batches) <= 1_100
+        assert pa.Table.from_batches(batches).equals(table)
+        assert len(next(source.batches(["x3", "t"], 65_536))) == 3_000

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import fairkit
-from fairkit.data.duplicate_rows import RowCopies, column_hashes, looks_like_id
+from fairkit.data.duplicate_rows import MOST_FINE, RowCopies, column_hashes, looks_like_id
 
 
 def counted(table: pa.Table, cuts: list[int]) -> RowCopies:
@@ -122,3 +122,13 @@ def test_cells_that_change_rows_are_not_another_order_of_the_same_rows(kind: str
     assert unordered(table.take(order)) == unordered(table)
     moved = table.set_column(0, "sex", table.column("sex").take(order))
     assert unordered(moved) != unordered(table)
+
+
+def test_of_very_many_columns_some_tell_copies() -> None:
+    values = np.random.default_rng(0).normal(size=(6_000, 40))
+    table = pa.table({f"x{j}": np.round(values[:, j], 3 if j < 20 else 12) for j in range(40)})
+    table = pa.concat_tables([table, table.slice(0, 300)])
+    found = counted(table, [2_700, 2_701])
+    assert sorted(found.fine, key=lambda name: int(name[1:])) == [f"x{j}" for j in range(20, 20 + MOST_FINE)]
+    assert found.copied is not None
+    assert "'x20'" in found.copied.reason

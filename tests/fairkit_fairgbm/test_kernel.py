@@ -133,19 +133,3 @@ def test_a_proxy_adds_a_bounded_newton_step():
     np.testing.assert_allclose(
         np.abs(gradient.astype(float) - plain), 2.5 * hessian * np.where(labels, 1.0, 5.0), atol=1e-6
     )
-
-
-def test_sums_do_not_depend_on_threads():
-    import numba
-
-    scores, _, _, _, _, cells, _ = problem(2, ("fnr",), False, n=3000)
-    before = numba.get_num_threads()
-    try:
-        found = []
-        for threads in (1, before):
-            numba.set_num_threads(threads)
-            found.append(run(scores, cells, None, np.ones(4), None))
-    finally:
-        numba.set_num_threads(before)
-    for one, other in zip(*found, strict=True):
-        np.testing.assert_array_equal(one, other)

@@ -248,12 +248,12 @@ def test_a_roc_band_holds_the_curve() -> None:
     grid = np.linspace(-4, 4, 400)
     true = np.column_stack([stats.norm.sf(grid), stats.norm.sf(grid - 1)])
     for _ in range(simulations):
-        from fairkit_group.calibration import roc_band
+        from fairkit_group.calibration import roc_bands
 
         y = np.repeat([0.0, 1.0], n // 2)
         score = rng.standard_normal(n) + y
         table = Scores(-9, 9).collect(Rows(outcome=y, score=score), np.zeros(n, dtype=np.int64), 1)
-        half = roc_band(table, 0, 0.95)
+        half = roc_bands(table, 0.95)
         seen = np.column_stack([(score[y == side][:, None] > grid).mean(axis=0) for side in (0, 1)])
         held += bool((np.abs(seen - true) <= half).all())
     assert held >= 0.93 * simulations

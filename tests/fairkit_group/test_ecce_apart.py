@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fairkit.intervals import two_sided
+from fairkit.intervals import pairwise, spread_quantiles, two_sided
 from fairkit.metrics import Estimate
 from fairkit.statistics import Rows, Scores
-from fairkit_group.between import comparisons, surely_apart
+from fairkit_group.between import comparisons, odds, surely_apart
 from fairkit_group.calibration import MEAN, Ecce, brownian_quantile
 from fairkit_group.simultaneous import largest_difference
 from fairkit_group.strata import Strata
@@ -90,3 +90,19 @@ def test_no_two_numbers_are_further_apart_than_1():
     estimate = Estimate(values, lambda z: (values - z, np.minimum(values + z, 1.0)), inflated=(MEAN, lambda z: 2.24))
     one, two = np.array([0, 1]), np.array([1, 0])
     assert surely_apart(estimate, 1.96, one, two).max() == 1.0
+
+
+def test_of_many_groups_the_largest_difference_and_gap_are_those_of_all_pairs():
+    rng = np.random.default_rng(2)
+    values, other = rng.beta(2, 5, (2, 200))
+    error = rng.exponential(0.01, 200)
+    first = Estimate(values, lambda z: (values - z * error, values + z * error), inflated=(0.4, lambda z: 0.5 * z))
+    second = Estimate(other, lambda z: (other - z * error, other + z * error))
+    a, b = np.nonzero(~np.eye(200, dtype=bool))
+    seen = next(c for c in comparisons("x", "lower", frozenset({"difference"}), first)).spread(0.95)
+    assert seen.high == surely_apart(first, two_sided(0.95), a, b).max()
+    gap = next(c for c in odds(first, second) if c.metric == "gap_rms").spread(0.95)
+    inner, outer = spread_quantiles(200, 0.95**0.5)
+    both = {z: [pairwise(e.values, e.limits, z) for e in (first, second)] for z in (inner, outer)}
+    rms = [np.sqrt((both[z][0][i] ** 2 + both[z][1][i] ** 2) / 2).max() for i, z in enumerate((inner, inner, outer))]
+    assert (gap.value, gap.low, gap.high) == pytest.approx(tuple(rms), rel=1e-13)

@@ -16,10 +16,12 @@ from fairkit.intervals import (
     extreme,
     guarded,
     kolmogorov_quantile,
+    largest,
     own_quantile,
     pairwise,
     pairwise_quantile,
     ratio_limits,
+    reach,
     spread_difference,
     spread_quantiles,
     spread_ratio,
@@ -209,3 +211,47 @@ def test_the_upper_end_is_six_steps_down():
                 break
             far = float(pairwise(values, limits, factor)[2].max())
         assert spread_difference(values, limits, 0.95).high == pytest.approx(far, rel=1e-10)
+
+
+def many(groups: int, seed: int, *, open_ended: bool = False):
+    """Values of groups of very different precision, some of them equal, and their limits."""
+    rng = np.random.default_rng(seed)
+    values = np.round(rng.beta(2, 3, groups), 3)
+    below, above = rng.exponential(0.02, (2, groups))
+    below[:9], above[:9], values[:9] = 0.01, 0.02, 0.9
+    if open_ended:
+        above[17], below[40] = np.inf, np.inf
+    return values, lambda z: (values - z * below, values + z * above)
+
+
+@pytest.mark.parametrize("open_ended", [False, True])
+@pytest.mark.parametrize("correlated", [False, True])
+def test_of_many_groups_the_outermost_pair_is_found(correlated, open_ended):
+    values, limits = many(300, 5, open_ended=open_ended)
+    axes = np.random.default_rng(1).normal(size=(300, 4))
+    axes /= np.linalg.norm(axes, axis=1, keepdims=True)
+    together = axes @ axes.T if correlated else None
+    joint = two_sided(guarded(0.95) ** (2 / (300 * 299))) if correlated else spread_quantiles(300, 0.95)[0]
+    point, low, _ = pairwise(values, limits, joint, together)
+    seen = spread_difference(values, limits, 0.95, together)
+    # what is not bounded from above hides every difference
+    assert (seen.value, seen.low) == (point.max(), 0.0 if open_ended else low.max())
+    if correlated or open_ended:
+        assert seen.high == pairwise(values, limits, two_sided(0.95), together)[2].max()
+    a, b = np.nonzero(~np.eye(300, dtype=bool))
+    seen = spread_ratio(values, limits, 0.95, together)
+    assert seen.low == ratio_limits(values, limits, two_sided(0.95), a, b, together)[0].min()
+    assert seen.high == min(ratio_limits(values, limits, joint, a, b, together)[1].min(), 1.0)
+
+
+def test_of_many_groups_few_pairs_are_looked_at():
+    values, limits = many(2_000, 3)
+    asked = []
+
+    def counted(pairs):
+        asked.append(len(pairs[0]))
+        return pairwise(values, limits, 2.0, None, pairs)[2]
+
+    assert largest(reach(values, limits, 2.0, 2), counted) == pairwise(values, limits, 2.0)[2].max()
+    assert sum(asked) < 0.05 * 2_000 * 1_999 / 2
+    assert math.isnan(largest(np.array([1.0, math.nan, 3.0]), lambda pairs: np.full(len(pairs[0]), math.nan)))

@@ -82,6 +82,13 @@ def test_one_that_names_none_is_recomputed_as_it_was_made(model, people):
     assert again.findings[0].parameters == report.findings[0].parameters
 
 
+def test_as_many_people_are_asked_as_were(model, people):
+    report, found = signed(model, people, settings(), settings(queries=40))
+    assert report.findings[0].parameters["queries"] == 40
+    again = recompute(found, model, fairkit.load_data(people, **settings().data))
+    assert again.findings[0].value == report.findings[0].value
+
+
 def test_a_strength_that_was_not_used_is_found(model, people):
     _, found = signed(model, people, settings(strength=0.2), settings())
     with pytest.raises(VerificationError, match="other numbers than were signed"):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -111,3 +114,13 @@ def test_nobody_takes_the_name_of_a_built_in_learner(tmp_path):
     )
     with pytest.raises(PluginError, match="a learner 'forest' already"):
         load_found(PluginInfo("taken", str(path), FILE, ""))
+
+
+def test_a_command_imports_lightgbm_alone_and_leaves_a_whole_one_to_others():
+    program = (
+        "import sys, numpy as np; from fairkit.commands import provide; from fairkit_repair.learners import light_gbm\n"
+        "provide(object()); mine = light_gbm(); assert {'sklearn', 'pandas'}.isdisjoint(sys.modules)\n"
+        "assert mine.Dataset(np.eye(2), np.ones(2), params={'verbosity': -1}).construct().num_data() == 2\n"
+        "from lightgbm import LGBMClassifier; print(LGBMClassifier(n_estimators=3).n_estimators)"
+    )
+    assert subprocess.check_output([sys.executable, "-c", program], text=True).strip() == "3"

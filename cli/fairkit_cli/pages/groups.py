@@ -98,10 +98,11 @@ def panel(report: Report, finding: Finding, histogram: Histogram) -> Panel | Non
 def _model_threshold(report: Report, histogram: Histogram) -> int:
     """Return the edge above which as many people are as the model favors; that of 0.5 where it decides nothing."""
     edges = range(len(histogram.edges))
-    if not report.decisions:
+    decisions = report.decisions
+    if not decisions:
         return min(edges, key=lambda place: abs(histogram.edges[place] - 0.5))
     bins = [sum(map(sum, part)) for part in zip(*histogram.groups.values(), strict=True)]
-    return min(edges, key=lambda place: abs(sum(bins[place:]) - report.decisions["favorable"]))
+    return min(edges, key=lambda place: abs(sum(bins[place:]) - decisions["favorable"]))
 
 
 MOST_LINES = 6

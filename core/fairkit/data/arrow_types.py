@@ -126,6 +126,17 @@ def as_arrow(values: NDArray[Any]) -> pa.Array:
     return pa.Array.from_buffers(pa.from_numpy_dtype(plain.dtype), len(plain), [None, pa.py_buffer(plain)])
 
 
+def texts_as_arrow(values: NDArray[Any]) -> pa.Array:
+    """Return texts, of which some may be None, shape [n], as an Arrow array: `pa.array` would import pandas first."""
+    import pyarrow as pa
+
+    known = np.array([one is not None for one in values], bool)
+    cells = [b"" if one is None else one.encode() for one in values]
+    offsets = np.cumsum([0, *map(len, cells)], dtype=np.int32)
+    found = [pa.py_buffer(part) for part in (np.packbits(known, bitorder="little"), offsets, b"".join(cells))]
+    return pa.StringArray.from_buffers(len(cells), found[1], found[2], found[0], int((~known).sum()))
+
+
 def empty_text() -> pa.Scalar:
     """Return the text without characters."""
     import pyarrow as pa

@@ -59,7 +59,9 @@ class ColumnSheet:
 
         if pa.types.is_dictionary(column.type):
             codes = codes_of(column)
-            column = codes.values.take(as_arrow(np.unique(codes.places[codes.places < len(codes.values)])))
+            column = codes.values.take(
+                as_arrow(np.flatnonzero(np.bincount(codes.places, minlength=1)[: len(codes.values)]))
+            )
         found = pc.min_max(column)
         ends = [str(found[end].as_py()) for end in ("min", "max")]
         if not all(map(_DATE.match, ends)) or not pc.all(pc.match_substring_regex(column, _DATE.pattern)).as_py():

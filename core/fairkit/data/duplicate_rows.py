@@ -384,6 +384,8 @@ def _with_counts(columns: Sequence[pa.Array], counts: Counts) -> pa.RecordBatch:
 
 MOST = 1 << 15
 """So many distinct hashes are kept at most; all copies of a row have one hash, so their counts stay exact."""
+MOST_FINE, ROWS_TO_CHOOSE = 16, 2_000
+"""Of so many columns, chosen after so many rows, the values are counted to tell copies from rows that are alike."""
 FEWEST = 0.001
 """A smaller share of copies is not worth a sentence."""
 
@@ -563,9 +565,14 @@ class RowCopies:
     def _drop_coarse(self) -> None:
         """Count no longer the values of columns that many different rows share."""
         self.checked = self.whole.rows
-        for name, one in list(self.fine.items()):
-            if one.distinct < 0.5 * self.whole.distinct:
-                del self.fine[name]
+        if not (whole := self.whole.distinct):
+            return
+        distinct = {name: one.distinct for name, one in self.fine.items()}
+        fine = [name for name in distinct if distinct[name] >= 0.5 * whole]
+        # of very many columns the first are kept, and before them those that tell nearly all rows apart
+        order = sorted(fine, key=lambda name: distinct[name] < 0.99 * whole)
+        kept = set(order[: MOST_FINE if self.checked >= ROWS_TO_CHOOSE else None])
+        self.fine = {name: one for name, one in self.fine.items() if name in kept}
 
     def __add__(self, right: RowCopies) -> RowCopies:
         joined = RowCopies(

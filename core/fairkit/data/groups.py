@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -155,8 +155,10 @@ class GroupCoder:
         codes = [coder.codes(arrow) for coder in self.columns]
         shape = [len(coder.index) + 1 for coder in self.columns]
         cells = np.bincount(_cells(codes, shape), times) if codes[0].size else np.empty(0)
-        for cell in np.flatnonzero(cells):
-            self._counts[tuple(int(i) for i in np.unravel_index(cell, shape))] += int(cells[cell])
+        seen = np.flatnonzero(cells)
+        places = (part.tolist() for part in np.unravel_index(seen, shape))
+        for cell, count in zip(zip(*places, strict=True), cells[seen].astype(np.int64).tolist(), strict=True):
+            self._counts[cell] += count
         self._check_count()
 
     def merge(self, right: GroupCoder) -> None:
@@ -191,7 +193,7 @@ class GroupCoder:
         codes = [[coder.index[n] for n in order] for coder, order in zip(self.columns, orders, strict=True)]
         cells = [cell for cell in itertools.product(*codes) if cell in cell_counts]
         if len(cells) < 2 and self.role != "part":
-            only = self._name(cells[0]) if cells else "none"
+            only = self._named(cells)[0] if cells else "none"
             raise DataError(
                 f"{table}: {self._called} {self.split.name!r} has one {self.role} only ({only}); "
                 + ("a comparison needs two" if self.role == "group" else "leave `within` out, or name another column")
@@ -200,7 +202,7 @@ class GroupCoder:
         self.joined = len(small)
         own = [cell for cell in cells if cell not in small]
         places = {cell: place for place, cell in enumerate(own)} | dict.fromkeys(small, len(own))
-        self.names = [self._name(cell) for cell in own] + [SMALL_GROUPS] * bool(small)
+        self.names = self._named(own) + [SMALL_GROUPS] * bool(small)
         shape = [len(coder.index) for coder in self.columns]
         self._lookup = np.full(int(np.prod(shape)), -1, dtype=np.int64)
         self._lookup[[int(np.ravel_multi_index(cell, shape)) for cell in cells]] = [places[c] for c in cells]
@@ -238,7 +240,7 @@ class GroupCoder:
 
     def shares_of(self, others: GroupCoder) -> NDArray[np.float64]:
         """Return by name what share of the rows another coder of the same split learned."""
-        counts = {others._name(cell): count for cell, count in others._counts.items()}
+        counts = dict(zip(others._named(others._counts), others._counts.values(), strict=True))
         return np.array([counts.get(name, 0) / size for name, size in self.sizes().items()])
 
     def sizes(self) -> dict[str, int]:
@@ -253,9 +255,9 @@ class GroupCoder:
             raise DataError(f"the data changed while it was read: new values in {self.split.name!r}")
         return self._lookup.take(_cells(codes, shape))
 
-    def _name(self, cell: Sequence[int]) -> str:
-        names = [{i: n for n, i in coder.index.items()} for coder in self.columns]
-        return " & ".join(name[i] for name, i in zip(names, cell, strict=True))
+    def _named(self, cells: Iterable[Sequence[int]]) -> list[str]:
+        names = [list(coder.index) for coder in self.columns]
+        return [" & ".join(name[i] for name, i in zip(names, cell, strict=True)) for cell in cells]
 
 
 # Columns of group probabilities in place of a sensitive column: names, what cannot be probabilities, known groups.

@@ -23,6 +23,8 @@ Types = Mapping[str, "pa.DataType"]
 _FEW = 8
 """Of so many columns one thread reads."""
 _GROUPS = 4
+_MANY, _LARGE = 64, 1 << 28
+"""So many columns are read at a time where there are more; the bytes of a row group that is held for it."""
 """So many row groups are looked at for the size of columns."""
 
 
@@ -123,9 +125,12 @@ class ParquetPart:
             self.path, read_dictionary=texts, pre_buffer=False, buffer_size=1 << 20, metadata=file.metadata
         ) as file:
             # threads of its own cost a few columns more than they save: reading is a thread beside measuring already
-            threads = len(columns) > _FEW
-            batches = file.iter_batches(rows, row_groups=groups, columns=list(columns), use_threads=threads)
-            for batch in _glued(batches, rows) if texts else batches:
+            threads, wide = len(columns) > _FEW, len(columns) > _MANY
+            if wide:
+                batches = _by_columns(file, list(columns), groups, rows)
+            else:
+                batches = file.iter_batches(rows, row_groups=groups, columns=list(columns), use_threads=threads)
+            for batch in _glued(batches, rows) if texts or wide else batches:
                 yield batch.select(list(columns))
 
     def _fetched(self, stored: StoredFile, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
@@ -168,6 +173,24 @@ def _short_texts(file: Any, columns: Sequence[str], groups: range | None) -> lis
                 size[0] += chunk.total_uncompressed_size
                 size[1] += chunk.num_values
     return [name for name, (stored, rows) in sizes.items() if stored < 2 * rows]
+
+
+def _by_columns(file: Any, columns: list[str], groups: range | None, rows: int) -> Iterator[pa.RecordBatch]:
+    """Read each row group some columns at a time: reading a column needs several times the memory of its cells.
+
+    Where a row group is too large to be held it is read page by page.
+    """
+    import pyarrow as pa
+
+    for group in groups or range(file.num_row_groups):
+        if file.metadata.row_group(group).total_byte_size > _LARGE:
+            yield from file.iter_batches(rows, row_groups=[group], columns=columns)
+            continue
+        found: dict[str, pa.ChunkedArray] = {}
+        for start in range(0, len(columns), _MANY):
+            part = file.read_row_group(group, columns=columns[start : start + _MANY], use_threads=False)
+            found |= dict(zip(part.column_names, part.columns, strict=True))
+        yield from pa.table(found).select(columns).to_batches(rows)
 
 
 def _glued(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:

@@ -457,7 +457,7 @@ def choose_bins(source: Source, roles: Roles) -> tuple[Bins, list[str]]:
     for split in (*roles.sensitive, *roles.within):
         binned = split
         for column, edges in zip(split.columns, split.edges, strict=True):
-            if edges is not None:
+            if edges is not None or str(source.types.get(column)) == "string":
                 continue
             found = quartile_edges(_head(source, column), MAX_GROUP_VALUES)
             if found is None:

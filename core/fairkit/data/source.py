@@ -27,6 +27,8 @@ _TWICE = re.compile(r"CSV file contained multiple columns named (.*)")
 _CONVERSION = re.compile(r"In CSV column #(\d+)(?: \('(.*?)'\))?: .*conversion error", re.DOTALL)
 _AS_TEXT = re.compile(r"leading zeros|invalid value '-?[0-9]+'")
 _UNFIT = re.compile(r": column ('.*?'|\".*?\") (?:cannot be read as|holds bytes|has )", re.DOTALL)
+MOST_CELLS, FEWEST_ROWS = 1 << 22, 1 << 10
+"""A batch of a wide table has fewer rows: so many cells, and not fewer rows than this."""
 
 
 @dataclass(slots=True)
@@ -51,13 +53,15 @@ class Source:
         return list(self.types)
 
     def batches(self, columns: Sequence[str], rows: int, *, coded: bool = False) -> Iterator[pa.RecordBatch]:
-        """Read the columns in batches of at most `rows` rows, in order, as plain types.
+        """Read the columns in batches of at most `rows` rows and `MOST_CELLS` cells, in order, as plain types.
 
         Plain types are string, int64, float64 and bool; with `coded` text with few values is a dictionary of strings.
         """
         self.check_read(columns)
+        names = list(dict.fromkeys(columns))
+        rows = min(rows, max(MOST_CELLS // max(len(names), 1), FEWEST_ROWS))
         for part in self.parts:
-            yield from self._part_batches(part, list(dict.fromkeys(columns)), rows, coded=coded)
+            yield from self._part_batches(part, names, rows, coded=coded)
 
     def _part_batches(self, part: Part, columns: list[str], rows: int, *, coded: bool) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
+from fairkit.data.arrow_types import as_arrow, texts_as_arrow
 from fairkit.data.loading import load_data
 from fairkit.data.source import list_columns
 from fairkit.errors import ModelError
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 PARITY = 1e-5
 """The largest difference between the file and the model in memory that is accepted (regression: relative)."""
-PARITY_ROWS = 50_000
+PARITY_ROWS = 8_192
 """On at most about so many rows, evenly spread, the file is compared: on more it took as long as the training."""
 
 
@@ -392,6 +393,8 @@ def _sample(table: Table) -> Any:
 
 def _label_sample(table: Table) -> Any:
     """Make a dataset of the first rows, as an audit sees them first, and some rows of a label that they lack."""
+    import pyarrow as pa
+
     places = np.arange(min(_SAMPLE, len(table)))
     for value in (0.0, 1.0):
         if not (table.target[places] == value).any():
@@ -401,7 +404,8 @@ def _label_sample(table: Table) -> Any:
     classes = table.classes or (0, 1)
     cells = [classes[-1] if value else classes[0] for value in sample.target.tolist()]
     columns = dict(sample.columns) | {label: np.array(cells, dtype=object if isinstance(cells[0], str) else None)}
-    return load_data(columns, label=label, favorable=classes[-1], features=table.features, name=table.name)
+    arrow = {n: as_arrow(v) if v.dtype.kind in "biuf" else texts_as_arrow(v) for n, v in columns.items()}
+    return load_data(pa.table(arrow), label=label, favorable=classes[-1], features=table.features, name=table.name)
 
 
 def _free_name(name: str, taken: Mapping[str, Any]) -> str:

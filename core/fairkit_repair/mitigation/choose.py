@@ -12,6 +12,7 @@ import numpy as np
 
 from fairkit import plugins
 from fairkit.capabilities import constraint_of
+from fairkit.data.arrow_types import as_arrow
 from fairkit.data.dataset import BATCH_ROWS, Dataset
 from fairkit.data.roles import value_text
 from fairkit.data.table import fixed_roles
@@ -248,7 +249,7 @@ def split_dataset(data: Dataset, share: float, seed: int) -> tuple[Dataset, Data
     for rows, name in ((batch.rows[~held_out], "training part"), (batch.rows[held_out], "held-out part")):
         if len(rows) == 0:
             raise DataError(f"{data.name}: too few rows ({len(held_out)}) to hold out {share:g} of them; give `test`")
-        parts.append(Dataset(open_source(whole.take(rows), f"{data.name}, {name}"), roles))
+        parts.append(Dataset(open_source(whole.take(as_arrow(rows)), f"{data.name}, {name}"), roles))
     return parts[0], parts[1]
 
 

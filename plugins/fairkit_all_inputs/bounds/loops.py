@@ -15,11 +15,13 @@ from fairkit_all_inputs.bounds.kernels import (
     choose_split,
     cut_down,
     dive,
+    in_order,
     loudest,
     most,
     part,
     pop,
     push,
+    put,
     settle,
 )
 from fairkit_all_inputs.bounds.problem import CHANCE, FIRST, FLIP, GAP, LESS, MORE, SCORE
@@ -108,7 +110,8 @@ def profile(  # noqa: PLR0912 -- one pass over the trees, in one compiled loop
     slots, widths = grid.slots, grid.widths
     at = slots[b]
     flat = widths[b] == 0
-    sums[: count + 1] = 0.0
+    for c in range(count + 1):
+        sums[c] = 0.0
     left, right = np.empty(DEEP, np.int64), np.empty(DEEP, np.int64)
     for root in forest.roots:
         # `left`, `right`: which cells of block b come here, an interval or the place of a mask
@@ -163,8 +166,10 @@ def improve(  # noqa: PLR0912 -- one compiled loop
     slots, widths, sizes, kind, ends = grid.slots, grid.widths, grid.sizes, objective.kind, scratch.ends
     begin = GAP if kind == SCORE else 0
     end = GAP + 1 if kind == SCORE else LESS + 1
-    profiles = np.empty((len(ends), sizes.max() + 1))
-    worth = np.empty(sizes.max())
+    most_cells = 0
+    for b in range(len(sizes)):
+        most_cells = max(most_cells, sizes[b])
+    profiles = np.empty((len(ends), most_cells + 1))
     for _ in range(rounds):
         before = value
         for b in range(len(widths)):
@@ -177,26 +182,29 @@ def improve(  # noqa: PLR0912 -- one compiled loop
                 box[at], box[at + 1] = 0, count - 1
             for g in range(begin, end):
                 profile(part(whole, g), b, box, grid, scratch.stack, profiles[g], count)
+            chosen, largest = 0, -np.inf
             for c in range(count):
                 for g in range(begin, end):
                     ends[g] = whole.bases[g] + profiles[g, c]
                 if kind in (FLIP, CHANCE):
                     # both sums of the point with block b at cell c
                     ends[MORE], ends[GAP] = -ends[LESS], ends[FIRST] + ends[LESS]
-                worth[c] = combined(objective, ends)
+                worth = combined(objective, ends)
+                if worth > largest:
+                    chosen, largest = c, worth
             # the profile is exact up to rounding
-            chosen = int(np.argmax(worth[:count]))
-            if worth[chosen] > value:
+            if largest > value:
                 if widths[b] == 0:
                     box[at], box[at + 1] = chosen, chosen
                 else:
-                    box[at : at + size] = 0
+                    for w in range(size):
+                        box[at + w] = 0
                     box[at + chosen // 63] = np.int64(1) << (chosen % 63)
                 exact = value_at(objective, whole, box, grid, scratch)
                 if exact > value:
                     value = exact
-                    saved[:] = box[at : at + size]
-            box[at : at + size] = saved
+                    put(box[at : at + size], saved)
+            put(saved, box[at : at + size])
         if value <= before:
             break
     return value
@@ -264,9 +272,9 @@ def search(  # noqa: PLR0912 -- one compiled loop
         # the sum that is split by is the difference, mostly
         trees = part(sums, len(ends) - 1)
         chosen, key = choose_split(trees, box, grid, scratch)
-        point[:] = box
+        put(box, point)
         # a lower bound: the best leaves one after the other, then a climb from there
-        dive(trees, np.argsort(scratch.order[: len(trees.roots)]), point, grid, scratch.stack)
+        dive(trees, in_order(scratch.order, len(trees.roots)), point, grid, scratch.stack)
         settle(point, grid)
         if kind in (FLIP, CHANCE):
             chosen, key = next_split(objective, sums, box, root, chosen, key, step, grid, scratch)
@@ -275,7 +283,7 @@ def search(  # noqa: PLR0912 -- one compiled loop
             got = improve(objective, whole, point, grid, scratch, got, TURNS)
         if got > best.value[0]:
             best.value[0] = got
-            best.box[:] = point
+            put(point, best.box)
         if chosen < 0:  # no cut lowers the bound: equal values are reached in several ways
             chosen, key = any_split(part(sums, len(ends) - 1), box, grid, scratch)
         if chosen < 0 and kind != SCORE:
@@ -290,7 +298,7 @@ def search(  # noqa: PLR0912 -- one compiled loop
             boxes.masks[item, w] = scratch.masks[key, w]
         for side in range(2):
             child = boxes.cells[count]
-            child[:] = box
+            put(box, child)
             cut_down(child, side, chosen, key, boxes.masks[item], grid)
             above = box_bound(objective, sums, whole, child, grid, scratch)
             # a child holds no more than its parent

@@ -13,7 +13,7 @@ import numba
 import numpy as np
 
 from fairkit_all_inputs.bounds.forest import DEEP, ForestArrays
-from fairkit_all_inputs.bounds.kernels import _sides, _walked, most, narrow
+from fairkit_all_inputs.bounds.kernels import _sides, _walked, most, narrow, put
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,7 +64,7 @@ def most_of_two(
         if high[node] + second_most <= best:
             continue
         if block[node] < 0:
-            part[:] = box
+            put(box, part)
             narrow(forest, node, part, grid)
             other, _ = most(forest, second, part, grid, under)
             best = max(best, value[node] + other)
@@ -94,7 +94,7 @@ def gains(forest: Any, box: Any, grid: Any, most_leaves: Any, leaves: Any) -> An
     part = box.copy()
     for t in range(trees):
         best[t], leaf = most(forest, roots[t], box, grid, stack)
-        parts[t] = box
+        put(box, parts[t])
         narrow(forest, leaf, parts[t], grid)
     lowered = np.zeros((trees, trees))
     for t in range(trees):
@@ -130,13 +130,13 @@ def _grow(  # noqa: PLR0912 -- one compiled loop
     )  # fmt: skip
     boxes, stack = np.empty((DEEP, len(root)), np.int64), np.empty((DEEP, 4), np.int64)
     box = root.copy()
-    boxes[0] = root
+    put(root, boxes[0])
     stack[0, 0], stack[0, 1], stack[0, 2], stack[0, 3] = tree, two, -1, 0
     top, free = 1, start
     while top:
         top -= 1
         a, b, above, side = stack[top, 0], stack[top, 1], stack[top, 2], stack[top, 3]
-        box[:] = boxes[top]
+        put(boxes[top], box)
         a = _settled(a, box, forest, grid)
         if b >= 0:
             b = _settled(b, box, forest, grid)
@@ -166,7 +166,7 @@ def _grow(  # noqa: PLR0912 -- one compiled loop
                     out[7][0] += 1
         for branch in range(2):
             child = boxes[top]
-            child[:] = box
+            put(box, child)
             if count == 0 and branch == 0:
                 child[at + 1] = min(child[at + 1], cut[node] - 1)
             elif count == 0:
@@ -186,7 +186,9 @@ def _grow(  # noqa: PLR0912 -- one compiled loop
 def join(forest: Any, ones: Any, twos: Any, box: Any, grid: Any, limit: Any, size: Any) -> Any:
     """Return the parts of trees in a box, some of them added up two by two."""
     roots = forest.roots
-    widest = max(1, grid.widths.max())
+    widest = 1
+    for b in range(len(grid.widths)):
+        widest = max(widest, grid.widths[b])
     out = (
         np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64),
         np.empty(size, np.int64), np.empty(size), np.empty(2 * widest * size + 1, np.int64), np.zeros(1, np.int64),

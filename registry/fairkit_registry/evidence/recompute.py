@@ -65,8 +65,8 @@ def recompute(
 def _settings(certificate: Certificate) -> SignedSettings:
     """Return the settings; what a certificate does not name is done as it was then.
 
-    A subspace without a strength was learned against the summed loss, and `dif` without a `difference` took logits as
-    they were.
+    A subspace without a strength was learned against the summed loss, `dif` without a `difference` took logits as they
+    were, and as many rows are asked as were.
     """
     settings = SignedSettings.from_dict(certificate.settings)
     parameters = {name: dict(values) for name, values in settings.parameters.items()}
@@ -76,6 +76,8 @@ def _settings(certificate: Certificate) -> SignedSettings:
             parameters.setdefault(finding.auditor, {})["penalty"] = "summed"
         if finding.auditor == "dif" and told.get("output") == "logit" and "difference" not in told:
             parameters.setdefault(finding.auditor, {})["difference"] = "single"
+        if "queries" in told:
+            parameters.setdefault(finding.auditor, {})["queries"] = told["queries"]
     return dataclasses.replace(settings, parameters=parameters)
 
 
