@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from fairkit.few_labels import LabelTotals, few_label_estimate, label_totals, leaning, shares_of
-from fairkit.intervals import spread_difference
+from fairkit.intervals import Spread, difference_limits, guarded, spread_difference, two_sided
 from fairkit.metrics import CONFUSION, Metric
 from fairkit.planning.run import allocate
 from fairkit.statistics import Rows
@@ -84,14 +84,14 @@ def population(n: int, small: float, base: float, kind: str, rng: np.random.Gene
     return People(group, chance, outcome, decision, score)
 
 
-def truth_of(people: People, groups: int = 2) -> dict[str, float]:
-    """Return max - min of every rate in a population, from its chances."""
+def truth_of(people: People, groups: int = 2, of: Callable[[Array], float] = np.ptp) -> dict[str, float]:
+    """Return max - min of every rate in a population, from its chances; or another function of the groups' rates."""
     cells = np.empty((groups, 4))
     for g in range(groups):
         here = people.group == g
         mu, d = people.chance[here], people.decision[here]
         cells[g] = [((1 - mu) * (1 - d)).sum(), ((1 - mu) * d).sum(), (mu * (1 - d)).sum(), (mu * d).sum()]
-    return {m.name: float(np.ptp(m.compute(cells))) for m in (*RATES, F1Score())}
+    return {m.name: float(of(m.compute(cells))) for m in (*RATES, F1Score())}
 
 
 def totals_of(people: People, known: Array, groups: int = 2, **more: Any) -> LabelTotals:
@@ -207,14 +207,15 @@ def _label(known: Array, order: Array, pair: Array, wanted: Array) -> None:
 
 def designs(draws: int, seed: int) -> None:
     """24 settings of two stages, against labels at random on other draws of the same population."""
-    tally = Tally()
+    tally, signed = Tally(), Tally()
     names = {"equal_opportunity_difference": TruePositiveRate(), "false_positive_rate_difference": FalsePositiveRate()}
     settings = itertools.product(
         ("useless", "calibrated", "reversed"), (0.3, 0.05), (0.5, 0.04), ((20_000, 500), (50_000, 1_500))
     )
     for number, (kind, base, small, (n, m)) in enumerate(settings):
         rng = np.random.default_rng([seed, number])
-        truth = truth_of(population(2_000_000, small, base, kind, rng))
+        large = population(2_000_000, small, base, kind, rng)
+        truth, way = truth_of(large), truth_of(large, of=lambda rates: rates[0] - rates[1])
         for _ in range(draws):
             people = population(n, small, base, kind, rng)
             plain = at_random(n, m, rng)
@@ -223,9 +224,21 @@ def designs(draws: int, seed: int) -> None:
                 made = few_label_estimate(metric, totals_of(people, known), None, np.zeros(2, dtype=bool))
                 today = today_of(metric, people, plain)
                 own = spread_difference(today.values, today.limits, 0.95)
-                tally.add((metric.name, small, kind, base, m), spread_difference(made.values, made.limits, 0.95),
-                          truth[metric.name], own)  # fmt: skip
+                key = (metric.name, small, kind, base, m)
+                tally.add(key, spread_difference(made.values, made.limits, 0.95), truth[metric.name], own)
+                signed.add(key, _signed(made), way[metric.name], _signed(today))
     tally.report(by=lambda key: (key[0], key[1], key[3]))
+    print("signed difference of the two groups, [-1, 1] where a group has no counted label")
+    signed.report(by=lambda key: (key[0], key[1], key[3]))
+
+
+def _signed(estimate: Any) -> Spread:
+    """Return the difference of two groups with its interval, which is not cut at 0 as that of max - min is."""
+    if not np.isfinite(estimate.values).all():
+        return Spread(0.0, -1.0, 1.0)
+    a, b = np.array([0]), np.array([1])
+    (low,), (high,) = difference_limits(estimate.values, estimate.limits, two_sided(guarded(0.95)), a, b)
+    return Spread(float(estimate.values[0] - estimate.values[1]), float(low), float(high))
 
 
 def weights(draws: int, seed: int) -> None:

@@ -17,9 +17,8 @@ from fairkit.hookspecs import hookimpl
 from fairkit.metrics import Headline, Term
 from fairkit.parameters import parameter
 from fairkit.results.findings import Finding
-from fairkit.support.files import read_small
 from fairkit_alternatives.laws import Law
-from fairkit_alternatives.record import Alternatives, entry_of
+from fairkit_alternatives.record import KEY, Alternatives, entry_of
 from fairkit_alternatives.statements import Disagreement, PairedCounts
 
 if TYPE_CHECKING:
@@ -29,9 +28,8 @@ if TYPE_CHECKING:
     from fairkit.data.task import Task
     from fairkit.metrics import Metric
     from fairkit.models.scorer import Predictions
+    from fairkit_alternatives.record import Column
 
-KEY = "alternatives"
-"""The key of the evidence among a finding's."""
 _HOW = "name the file that `fairkit alternatives` wrote (the parameter `alternatives.evidence`)"
 
 
@@ -84,12 +82,11 @@ class AlternativesAuditor(Auditor):
         signed = [one.evidence[KEY] for one in context.signed if one.auditor == self.name and KEY in one.evidence]
         if not signed and not self.parameters.evidence:
             return
-        self._found = _evidence_of(signed[0]) if signed else Alternatives.from_dict(self._read())
+        self._found = _evidence_of(signed[0]) if signed else Alternatives.read(Path(self.parameters.evidence))
         about = self._found.about
-        if about["sensitive"] not in context.dataset.profile.groups:
-            raise DataError(
-                f"the evidence is about groups of {about['sensitive']!r}, which is no sensitive column here"
-            )
+        for split in about["sensitive"]:
+            if split not in context.dataset.profile.groups:
+                raise DataError(f"the evidence is about groups of {split!r}, which is no sensitive column here")
         for name, now in (("test", context.dataset.sha256), ("model", context.scorer.info.sha256)):
             if about[f"{name}_sha256"] != now:
                 what = "rows" if name == "test" else "model"
@@ -98,25 +95,23 @@ class AlternativesAuditor(Auditor):
                     f"{about[f'{name}_sha256'][:16]}..., and this one's {str(now)[:16]}..."
                 )
 
-    def _read(self) -> Any:
-        path = self.parameters.evidence
-        try:
-            return json.loads(read_small(Path(path)))
-        except ValueError as error:
-            raise DataError(f"{path} is no JSON: {error}") from error
-
     def measure(self, batch: Batch, predictions: Predictions, context: AuditContext) -> NDArray[np.int64]:
         """Count rows by group, outcome and decision, shape [G, 2, 2]."""
         if self._found is None:
             return np.zeros((0, 2, 2), dtype=np.int64)
         about = self._found.about
-        names = context.dataset.group_names(about["sensitive"])
-        places = np.array([about["groups"].index(name) if name in about["groups"] else -1 for name in names])
-        codes = places[batch.groups[about["sensitive"]]]
+        cells = {tuple(names): place for place, names in enumerate(about["groups"])}
+        names = [context.dataset.group_names(split) for split in about["sensitive"]]
+        own, back = np.unique([batch.groups[split] for split in about["sensitive"]], axis=1, return_inverse=True)
+        # a row without a group has the code -1
+        places = [
+            cells.get(tuple(of[c] if c >= 0 else "" for of, c in zip(names, one, strict=True)), -1) for one in own.T
+        ]
+        codes = np.array(places, dtype=np.int64)[back.reshape(-1)]
         if predictions.decision is None or batch.favorable is None or (codes < 0).any():
             raise DataError("evidence about alternatives is of decisions, outcomes and groups, and some are not there")
         cell = 4 * codes + 2 * (batch.favorable > 0) + (predictions.decision > 0.5)
-        return np.bincount(cell, minlength=4 * len(about["groups"])).reshape(-1, 2, 2).astype(np.int64)
+        return np.bincount(cell, minlength=4 * len(cells)).reshape(-1, 2, 2).astype(np.int64)
 
     def findings(self, total: Any, context: AuditContext) -> list[Finding]:
         """Turn the statements into findings, after the model's own decisions were found to be those of the evidence."""
@@ -128,55 +123,70 @@ class AlternativesAuditor(Auditor):
         rows = search.test.base + (search.selection.base if search.about["selected_from_test"] else 0)
         if not np.array_equal(total, rows):
             raise DataError("the audited model decides these rows otherwise than the evidence about alternatives says")
-        none, best = search.none, search.found
-        low = max(0.0, best.at_least) if best is not None and best.counts else 0.0
-        common = {"auditor": self.name, "sensitive": search.about["sensitive"], "better": "lower",
-                  "confidence": 1 - search.aim.alpha}  # fmt: skip
-        declared = {name: search.about[name] for name in ("metric", "loss", "reduction", "objective")}
-        note = "Each end holds at this confidence by itself. It is about these laws and rows, not all possible models."
-        nothing = "the test rows exclude no reduction" if none.at_most >= none.base else None
-        value = max(none.largest, best.reduction if best is not None and best.counts else 0.0)
-        made = [
-            Finding(
-                metric="alternatives_reduction",
-                value=value,
-                interval=(min(low, value), max(none.at_most, value)),
-                parameters=declared | {"alternatives": none.count},
-                evidence={KEY: json.dumps(search.to_dict(), separators=(",", ":"))},
-                notes=(*search.statements()["told"], note),
-                inconclusive=None if low > 0 else nothing or search.weak,
-                **common,
-            )
-        ]
-        for one in search.one_more:
-            made.append(
-                Finding(
-                    metric="alternatives_share",
-                    value=one.hits / one.draws,
-                    interval=(0.0, max(one.share, one.hits / one.draws)),
-                    parameters=declared | {"law": one.law, "draws": one.draws},
-                    notes=("Draws that these rows do not exclude, over all; the upper end is the statement.",),
-                    **common,
-                )
-            )
-        for each in search.arbitrary:
-            made += [
-                Finding(
-                    metric="alternatives_disagreement",
-                    value=share[0],
-                    interval=share[1:],
-                    parameters={"law": each.law, "models": each.models, "group": group},
-                    **common,
-                )
-                for group, share in each.shares.items()
-                if share is not None
-            ]
+        kept = {KEY: json.dumps(search.to_dict(), separators=(",", ":"))}
+        made = []
+        for column in search.columns.values():
+            made += _of_column(column, kept)
+            kept = {}  # once is enough
         return made
+
+
+def _of_column(column: Column, evidence: Mapping[str, Any]) -> list[Finding]:
+    """Return the findings about the groups of one column."""
+    search, none, best = column.search, column.none, column.found
+    low = max(0.0, best.at_least) if best is not None and best.counts else 0.0
+    common: dict[str, Any] = {"auditor": AlternativesAuditor.name, "sensitive": column.name, "better": "lower",
+              "confidence": 1 - column.aim.alpha}  # fmt: skip
+    declared = {name: search.about[name] for name in ("metric", "loss", "reduction", "objective")}
+    note = "Each end holds at this confidence by itself. It is about these laws and rows, not all possible models."
+    nothing = "the test rows exclude no reduction" if none.at_most >= none.base else None
+    value = max(none.largest, best.reduction if best is not None and best.counts else 0.0)
+    made = [
+        Finding(
+            metric="alternatives_reduction",
+            value=value,
+            interval=(min(low, value), max(none.at_most, value)),
+            parameters=declared | {"alternatives": none.count},
+            evidence=evidence,
+            notes=(*(f"{name}: {text}" if name else text for name, text in column.told()), note),
+            inconclusive=None if low > 0 else nothing or column.weak,
+            **common,
+        )
+    ]
+    made += [
+        Finding(
+            metric="alternatives_share",
+            value=one.hits / one.draws,
+            interval=(0.0, max(one.share, one.hits / one.draws)),
+            parameters=declared | {"law": one.law, "draws": one.draws},
+            notes=("Draws that these rows do not exclude, over all; the upper end is the statement.",),
+            **common,
+        )
+        for one in column.one_more
+    ]
+    return made + [
+        Finding(
+            metric="alternatives_disagreement",
+            value=share[0],
+            interval=share[1:],
+            parameters={"law": each.law, "models": each.models, "group": group},
+            **common,
+        )
+        for each in column.arbitrary
+        for group, share in each.shares.items()
+        if share is not None
+    ]
 
 
 def _evidence_of(value: Any) -> Alternatives:
     """Read a finding's evidence, a JSON text: a certificate leaves out what could hold rows, and keeps texts."""
     return Alternatives.from_dict(json.loads(value))
+
+
+def _records(value: Any) -> list[dict[str, Any]]:
+    """Return a line for each alternative and sensitive column."""
+    columns = _evidence_of(value).columns
+    return [{"column": name, **one} for name, column in columns.items() for one in column.records()]
 
 
 class AlternativesChart(EvidenceChart):
@@ -188,11 +198,11 @@ class AlternativesChart(EvidenceChart):
 
     def table(self, value: Any) -> ChartTable:
         """Return the alternatives with the largest reductions, the pick first."""
-        lines = sorted(_evidence_of(value).records(), key=lambda one: (not one["pick"], -one["reduction"]))
+        lines = sorted(_records(value), key=lambda one: (not one["pick"], -one["reduction"]))
         return ChartTable(
-            columns=("alternative", "less disparity", "from", "to", "loss", "from", "to"),
+            columns=("alternative", "groups", "less disparity", "from", "to", "loss", "from", "to"),
             rows=[
-                (one["name"] + (" (pick)" if one["pick"] else ""),
+                (one["name"] + (" (pick)" if one["pick"] else ""), one["column"],
                  *(round(one[key], 4) for key in ("reduction", "reduction_low", "reduction_high")),
                  *(round(one[key], 4) for key in ("loss", "loss_low", "loss_high")))
                 for one in lines[: self._MOST]
@@ -203,9 +213,9 @@ class AlternativesChart(EvidenceChart):
         """Draw a point for each alternative, the accepted loss and the bound as lines, the pick larger."""
         found = _evidence_of(value)
         points = [
-            {"name": one["name"], "law": one["law"] or "others", "reduction": round(one["reduction"], 5),
-             "loss": round(one["loss"], 5), "size": 140 if one["pick"] else 24}
-            for one in found.records()
+            {"name": one["name"], "law": one["law"] or "others", "column": one["column"],
+             "reduction": round(one["reduction"], 5), "loss": round(one["loss"], 5), "size": 140 if one["pick"] else 24}
+            for one in _records(value)
         ]  # fmt: skip
         x = {"field": "loss", "type": "quantitative", "title": "loss"}
         y = {"field": "reduction", "type": "quantitative", "title": "less disparity"}
@@ -220,11 +230,16 @@ class AlternativesChart(EvidenceChart):
                         "x": x,
                         "y": y,
                         "size": {"field": "size", "type": "quantitative", "scale": None, "legend": None},
+                        "shape": {"field": "column", "type": "nominal", "title": None if narrow else "groups"},
                         "color": {"field": "law", "type": "nominal", "title": None if narrow else "tried"},
                     },
                 },
                 {"data": {"values": [{"loss": found.aim.loss}]}, "mark": rule, "encoding": {"x": x}},
-                {"data": {"values": [{"reduction": found.none.at_most}]}, "mark": rule, "encoding": {"y": y}},
+                {
+                    "data": {"values": [{"reduction": one.none.at_most} for one in found.columns.values()]},
+                    "mark": rule,
+                    "encoding": {"y": y},
+                },
             ],
         }
 
@@ -236,7 +251,7 @@ class AlternativesChart(EvidenceChart):
         counts = PairedCounts(base, less, np.zeros_like(less))
         law = Law(name="seeds", draws=2)
         about = {
-            "metric": "demographic_parity_difference", "sensitive": "sex", "groups": ["women", "men"],
+            "metric": "demographic_parity_difference", "sensitive": ["sex"], "groups": [["women"], ["men"]],
             "label": "repaid", "favorable": "yes", "loss": 0.0, "reduction": 0.02, "share": 0.02, "alpha": 0.05,
             "costs": [1.0, 1.0], "objective": "rate", "blind": False, "selected_from_test": False, "seed": 0,
             "look": 1, "version": "0",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from fairkit.errors import ParameterError, did_you_mean
+from fairkit.support.files import record_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -95,15 +96,7 @@ class Law:
 
     def to_dict(self) -> dict[str, Any]:
         """Return what is declared, as JSON values."""
-        return {
-            "name": self.name,
-            "learner": self.learner,
-            "settings": dict(self.settings),
-            "reweigh": None if self.reweigh is None else dict(self.reweigh),
-            "without": list(self.without),
-            "bootstrap": self.bootstrap,
-            "draws": self.draws,
-        }
+        return record_of(self)
 
     def features(self, table: Table) -> tuple[str, ...]:
         """Return the columns that its draws read."""
@@ -130,23 +123,16 @@ class Law:
         rng = np.random.default_rng(list(digest))
         settings = {key: _value(value, rng) for key, value in self.settings.items()}
         strength = 0.0 if self.reweigh is None else float(_value(self.reweigh, rng))
-        return Draw(law=self.name, number=number, seed=seed, settings=settings, strength=strength)
+        return Draw(seed=seed, settings=settings, strength=strength)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draw:
     """One training of a law."""
 
-    law: str
-    number: int
     seed: int
     settings: Mapping[str, Any]
     strength: float  # λ of reweighing
-
-    @property
-    def name(self) -> str:
-        """What it is called: ``reweigh 137``."""
-        return f"{self.law} {self.number}"
 
 
 @cache

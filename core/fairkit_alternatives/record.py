@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from fairkit import plugins
 from fairkit.errors import DataError
+from fairkit.support.files import read_small
 from fairkit_alternatives.laws import Law
 from fairkit_alternatives.statements import (
     Aim,
@@ -24,78 +25,59 @@ from fairkit_alternatives.statements import (
     PairedCounts,
     arbitrary,
     denominators,
-    disparity,
     found,
-    gained,
-    loss,
+    losses,
     none_of,
     one_more,
     pick,
-    reduction,
+    reduction_ends,
+    reductions,
     resolution,
     tail_of,
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from fairkit.results.findings import VerdictName
 
 SCHEMA = "fairkit.alternatives/1"
+KEY = "alternatives"
+"""The key of the evidence among a finding's."""
 _NUMBERS = ("loss", "reduction", "share", "alpha")
 _DIGESTS = ("model_sha256", "train_sha256", "selection_sha256", "test_sha256")
 _FLAGS = ("blind", "selected_from_test")
-_TEXTS = ("metric", "sensitive", "label", "objective", "version", *_DIGESTS)
+_TEXTS = ("metric", "label", "objective", "version", *_DIGESTS)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Alternatives:
-    """The result of a search for less discriminatory alternatives.
+class Column:
+    """What a search shows about the groups of one sensitive column.
 
     Attributes
     ----------
-    about
-        What was declared and looked at: metric, sensitive column, groups, ε (``loss``), δ (``reduction``), p
-        (``share``), costs, objective, α, the seed of splits, digests of the model and of training, selection and test
-        rows, the number of the look at the test rows.
-    laws
-        The laws of the draws, with their N.
-    failed
-        By law, the numbers of the draws that failed: they count as hits.
-    candidates
-        For each alternative its ``name``, ``law`` and ``draw`` (None of others), and whether it ``reads_group``; draws
-        first, law by law.
-    selection, test
-        Counts of paired decisions on the two lots of rows.
-    disagreement
-        By law, counts of its equally good draws on the test rows.
-    model
-        The file of the pick where it was found; None in what is read from JSON.
+    name, groups
+        The column and its groups.
+    search
+        The search, with the alternatives and the pick.
+    aim
+        What was asked; several columns share the level: each has α / J, so that all statements of one kind hold at α.
+    selection, test, disagreement
+        Its counts, as those of `Alternatives`.
     """
 
-    about: Mapping[str, Any]
-    laws: tuple[Law, ...]
-    failed: Mapping[str, tuple[int, ...]]
-    candidates: tuple[Mapping[str, Any], ...]
+    name: str
+    groups: tuple[str, ...]
+    search: Alternatives
+    aim: Aim
     selection: PairedCounts
     test: PairedCounts
     disagreement: Mapping[str, Disagreement]
-    model: bytes | None = None
-
-    @cached_property
-    def aim(self) -> Aim:
-        """What was asked."""
-        metric, kind = disparity(self.about["metric"], plugins.installed_metrics()[0])
-        numbers = {name: float(self.about[name]) for name in _NUMBERS}
-        return Aim(metric=metric, kind=kind, costs=tuple(self.about["costs"]), **numbers)
-
-    @cached_property
-    def pick(self) -> int | None:
-        """The place of the alternative that the selection rows choose; None: none loses surely less than ε."""
-        return pick(self.selection, self.aim, [one["name"] for one in self.candidates])
 
     @cached_property
     def found(self) -> Found | None:
         """What the test rows say of the pick."""
-        return None if self.pick is None else found(self.test, self.pick, self.aim)
+        return None if self.search.pick is None else found(self.test, self.search.pick, self.aim)
 
     @cached_property
     def none(self) -> NoneOf:
@@ -105,29 +87,24 @@ class Alternatives:
     @cached_property
     def one_more(self) -> tuple[OneMore, ...]:
         """For each law the largest share of its trainings that may have δ less at an accepted loss."""
+        search = self.search
         return tuple(
-            one_more(
-                self.test.take(self._of(law.name)),
-                self.aim,
-                law.name,
-                failed=len(self.failed.get(law.name, ())),
-                laws=len(self.laws),
-            )
-            for law in self.laws
-        )
+            one_more(self.test.take(search.places(law.name)), self.aim, law.name,
+                     failed=len(search.failed.get(law.name, ())), laws=len(search.laws))
+            for law in search.laws
+        )  # fmt: skip
 
     @cached_property
     def arbitrary(self) -> tuple[Arbitrary, ...]:
         """For each law how often two equally good draws decide otherwise about a person."""
-        made = (arbitrary(counted, law, self.about["groups"], self.aim) for law, counted in self.disagreement.items())
+        made = (arbitrary(counted, law, self.groups, self.aim) for law, counted in self.disagreement.items())
         return tuple(one for one in made if one is not None)
 
     @property
     def resolution(self) -> float:
         """The smallest reduction that these test rows tell, of alternatives that differ as much as these do."""
         apart = self.test.apart
-        typical = float(np.median(apart)) if len(apart) else 0.04
-        return resolution(denominators(self.test.base, self.aim.metric), typical)
+        return resolution(denominators(self.test, self.aim), float(np.median(apart)) if len(apart) else 0.04)
 
     @property
     def verdict(self) -> VerdictName:
@@ -141,45 +118,51 @@ class Alternatives:
     @property
     def weak(self) -> str | None:
         """Why a bound over these draws excludes little: too few of them, or a law that hardly varies; None: neither."""
-        asked = self.aim.draws(len(self.laws))
-        few = [law.name for law in self.laws if (law.draws or 0) < asked]
+        search = self.search
+        asked = self.aim.draws(len(search.laws))
+        few = [law.name for law in search.laws if (law.draws or 0) < asked]
         if few:
             return f"{few[0]} has fewer than the {asked} draws that a share of {self.aim.share:g} takes"
-        if any(self.failed.values()):
+        if any(search.failed.values()):
             return "some draws failed, and may be better ones"
         spread = [one.variety[1] - one.variety[0] if one.variety else 0.0 for one in self.one_more]
         return "no law varies by the reduction that counts" if max(spread) < self.aim.reduction else None
 
-    def _of(self, law: str) -> list[int]:
-        return [place for place, one in enumerate(self.candidates) if one["law"] == law]
-
     def told(self) -> list[tuple[str, str]]:
-        """Return the four statements in words, each under its name."""
-        aim, about = self.aim, self.about
-        unit = "accuracy" if tuple(about["costs"]) == (1.0, 1.0) else "cost per person"
-        name = f"{about['metric'].replace('_', ' ')} ({about['sensitive']})"
-        counted = [f"{len(self._of(law.name))} {law.name}" for law in self.laws]
-        others = sum(one["law"] is None for one in self.candidates)
-        counted += [f"{others} others"] if others else []
-        lost = sum(map(len, self.failed.values()))
-        counted += [f"{lost} failed, taken for better ones"] if lost else []
+        """Return the disparity in use and the four statements in words, each under its name."""
+        about = self.search.about
+        name = f"{about['metric'].replace('_', ' ')} ({self.name})"
         lines = [
             ("model", f"{name} {self.none.base:.4f} on {int(self.test.base.sum()):,} rows, look {about['look']}"),
-            ("tried", f"{', '.join(counted)}; {self.none.kept} not surely over a loss of {aim.loss:g} of {unit}"),
             ("found", self._found_told()),
             ("none", self._none_told()),
-        ]  # fmt: skip
+        ]
         lines += [("one more" if n == 0 else "", self._share_told(one)) for n, one in enumerate(self.one_more)]
-        lines += [("arbitrary" if n == 0 else "", self._arbitrary_told(one)) for n, one in enumerate(self.arbitrary)]
-        return [*lines, ("so", self._conclusion())]
+        return lines + [("arbitrary" if n == 0 else "", _arbitrary_told(one)) for n, one in enumerate(self.arbitrary)]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a line for each alternative: its reduction and its loss on the test rows."""
+        aim, names = self.search.aim, [(one["name"], one["law"]) for one in self.search.candidates]
+        (low, high), (lost, error) = reduction_ends(self.test, aim, 0.025), losses(self.test, aim)
+        half = tail_of(0.025) * error
+        numbers = {
+            "reduction": reductions(self.test, aim), "reduction_low": low, "reduction_high": high,
+            "loss": lost, "loss_low": lost - half, "loss_high": lost + half,
+        }  # fmt: skip
+        return [
+            {"name": name, "law": law, "pick": place == self.search.pick}
+            | {key: float(value[place]) for key, value in numbers.items()}
+            for place, (name, law) in enumerate(names)
+        ]
 
     def _found_told(self) -> str:
-        if self.found is None or self.pick is None:
+        one = self.found
+        if one is None:
             return "no model loses surely less than that on the selection rows"
-        one, name = self.found, self.candidates[self.pick]["name"]
-        reads = ", which reads the group" if self.candidates[self.pick]["reads_group"] else ""
+        candidate = self.search.candidates[one.place]
+        reads = ", which reads the group" if candidate["reads_group"] else ""
         sign = "loses at most" if one.at_most > 0 else "gains at least"
-        told = f"{name}{reads}: at least {one.at_least:.4f} less (here {one.reduction:.4f}), {sign} "
+        told = f"{candidate['name']}{reads}: at least {one.at_least:.4f} less (here {one.reduction:.4f}), {sign} "
         told += f"{abs(one.at_most):.4f} (here {one.loss:.4f})"
         return told if one.counts else f"nothing for sure. The best candidate, {told}"
 
@@ -199,37 +182,113 @@ class Alternatives:
             told += ", so this law hardly varies" if high - low < self.aim.reduction else ""
         return told
 
-    def _arbitrary_told(self, one: Arbitrary) -> str:
-        parts = [
-            f"{value[0]:.3f} of {group} [{value[1]:.3f}, {value[2]:.3f}]" if value else f"{group}: under 50 rows"
-            for group, value in one.shares.items()
-        ]
-        return f"two equally good {one.law} draws disagree about {', '.join(parts)}"
+
+def _arbitrary_told(one: Arbitrary) -> str:
+    parts = [
+        f"{value[0]:.3f} of {group} [{value[1]:.3f}, {value[2]:.3f}]" if value else f"{group}: under 50 rows"
+        for group, value in one.shares.items()
+    ]
+    return f"two equally good {one.law} draws disagree about {', '.join(parts)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alternatives:
+    """The result of a search for less discriminatory alternatives.
+
+    Attributes
+    ----------
+    about
+        What was declared and looked at: metric, sensitive columns, ``groups`` (one of each column, crossed), ε
+        (``loss``), δ (``reduction``), p (``share``), costs, objective, α, the seed of splits, digests of the model and
+        of training, selection and test rows, the number of the look at the test rows.
+    laws
+        The laws of the draws, with their N.
+    failed
+        By law, the numbers of the draws that failed: they count as hits.
+    candidates
+        For each alternative its ``name``, ``law`` and ``draw`` (None of others), and whether it ``reads_group``; draws
+        first, law by law.
+    selection, test
+        Counts of paired decisions on the two lots of rows, by crossed group.
+    disagreement
+        By law, counts of its equally good draws on the test rows, by crossed group.
+    model
+        The file of the pick where it was found; None in what is read from JSON.
+    """
+
+    about: Mapping[str, Any]
+    laws: tuple[Law, ...]
+    failed: Mapping[str, tuple[int, ...]]
+    candidates: tuple[Mapping[str, Any], ...]
+    selection: PairedCounts
+    test: PairedCounts
+    disagreement: Mapping[str, Disagreement]
+    model: bytes | None = None
+
+    @cached_property
+    def aim(self) -> Aim:
+        """What was asked of each column, which has its part of α."""
+        numbers = {name: float(self.about[name]) for name in _NUMBERS}
+        numbers["alpha"] /= len(self.about["sensitive"])
+        return Aim.of(self.about["metric"], costs=tuple(self.about["costs"]), **numbers)
+
+    @cached_property
+    def columns(self) -> Mapping[str, Column]:
+        """The statements by sensitive column: `found`, `none`, `one_more`, `arbitrary`."""
+        made = {}
+        for name, crossed in zip(self.about["sensitive"], zip(*self.about["groups"], strict=True), strict=True):
+            groups = tuple(dict.fromkeys(crossed))
+            places = np.array([groups.index(one) for one in crossed])
+            made[name] = Column(
+                name=name, groups=groups, search=self, aim=self.aim, selection=self.selection.merged(places),
+                test=self.test.merged(places),
+                disagreement={law: one.merged(places) for law, one in self.disagreement.items()},
+            )  # fmt: skip
+        return made
+
+    @cached_property
+    def pick(self) -> int | None:
+        """The place of the alternative that the selection rows choose; None: none loses surely less than ε."""
+        names = [one["name"] for one in self.candidates]
+        return pick([column.selection for column in self.columns.values()], self.aim, names)
+
+    @property
+    def verdict(self) -> VerdictName:
+        """``fail``: an alternative was found by some column; ``pass``: by none, and none is likely, by each."""
+        verdicts = {column.verdict for column in self.columns.values()}
+        return "fail" if "fail" in verdicts else "inconclusive" if "inconclusive" in verdicts else "pass"
+
+    def places(self, law: str) -> list[int]:
+        """Return where the draws of a law are among the candidates."""
+        return [place for place, one in enumerate(self.candidates) if one["law"] == law]
+
+    def told(self) -> list[tuple[str, str]]:
+        """Return the four statements in words, each under its name, column by column."""
+        counted = [f"{len(self.places(law.name))} {law.name}" for law in self.laws]
+        others = sum(one["law"] is None for one in self.candidates)
+        counted += [f"{others} others"] if others else []
+        lost = sum(map(len, self.failed.values()))
+        counted += [f"{lost} failed, taken for better ones"] if lost else []
+        (model, *first), *rest = (column.told() for column in self.columns.values())
+        unit = "accuracy" if tuple(self.about["costs"]) == (1.0, 1.0) else "cost per person"
+        kept = next(iter(self.columns.values())).none.kept
+        tried = f"{', '.join(counted)}; {kept} not surely over a loss of {self.aim.loss:g} of {unit}"
+        return [model, ("tried", tried), *first, *(line for told in rest for line in told), ("so", self._conclusion())]
 
     def _conclusion(self) -> str:
         if self.verdict == "fail":
             return "a model with less disparity at an accepted loss was found; certify it, and ask again about it"
         if self.verdict == "pass":
             return "no such model was found, and one more training would hardly find one"
-        if self.weak is not None:
-            return f"cannot tell: {self.weak}"
-        if self.resolution > self.aim.reduction:
-            return (f"cannot tell: these test rows tell reductions from {self.resolution:.3f} on, and "
+        open_ = [column for column in self.columns.values() if column.verdict == "inconclusive"]
+        weak = [column.weak for column in open_ if column.weak is not None]
+        if weak:
+            return f"cannot tell: {weak[0]}"
+        least = max(column.resolution for column in open_)
+        if least > self.aim.reduction:
+            return (f"cannot tell: these test rows tell reductions from {least:.3f} on, and "
                     f"{self.aim.reduction:g} was asked")  # fmt: skip
         return "cannot tell: no alternative was found for sure, and none is excluded"
-
-    def records(self) -> list[dict[str, Any]]:
-        """Return a line for each alternative: its reduction and its loss on the test rows."""
-        lines = []
-        for place, one in enumerate(self.candidates):
-            seen, (lost, error) = reduction(self.test, place, self.aim, 0.025), loss(self.test, place, self.aim)
-            half = tail_of(0.025) * error
-            lines.append({
-                "name": one["name"], "law": one["law"], "reduction": gained(seen, self.aim),
-                "reduction_low": seen.low, "reduction_high": seen.high,
-                "loss": lost, "loss_low": lost - half, "loss_high": lost + half, "pick": place == self.pick,
-            })  # fmt: skip
-        return lines
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form, schema ``fairkit.alternatives/1``: everything that the statements are computed from."""
@@ -239,7 +298,7 @@ class Alternatives:
             "laws": [law.to_dict() for law in self.laws],
             "failed": {name: list(numbers) for name, numbers in self.failed.items()},
             "reads_group": {
-                law.name: any(self.candidates[place]["reads_group"] for place in self._of(law.name))
+                law.name: any(self.candidates[place]["reads_group"] for place in self.places(law.name))
                 for law in self.laws
             },
             "others": [
@@ -258,18 +317,32 @@ class Alternatives:
 
     def statements(self) -> dict[str, Any]:
         """Return the statements as JSON values."""
-        made: dict[str, Any] = _finite({
-            "found": None if self.found is None else dataclasses.asdict(self.found) | {
-                "name": self.candidates[self.pick or 0]["name"]
+        name = "" if self.pick is None else self.candidates[self.pick]["name"]
+        made = {
+            "columns": {
+                column.name: {
+                    "found": None if column.found is None else dataclasses.asdict(column.found) | {"name": name},
+                    "none": dataclasses.asdict(column.none),
+                    "one_more": [dataclasses.asdict(one) for one in column.one_more],
+                    "arbitrary": [dataclasses.asdict(one) for one in column.arbitrary],
+                    "resolution": column.resolution,
+                }
+                for column in self.columns.values()
             },
-            "none": dataclasses.asdict(self.none),
-            "one_more": [dataclasses.asdict(one) for one in self.one_more],
-            "arbitrary": [dataclasses.asdict(one) for one in self.arbitrary],
-            "resolution": self.resolution,
             "verdict": self.verdict,
             "told": [f"{name}: {text}" if name else text for name, text in self.told()],
-        })  # fmt: skip
-        return made
+        }
+        # infinite and undefined numbers are null
+        again: dict[str, Any] = json.loads(json.dumps(made), parse_constant=lambda _: None)
+        return again
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read a file of evidence, as `from_dict` does."""
+        try:
+            return cls.from_dict(json.loads(read_small(path)))
+        except ValueError as error:
+            raise DataError(f"{path} is no JSON: {error}") from error
 
     @classmethod
     def from_dict(cls, record: Any) -> Self:
@@ -284,13 +357,8 @@ class Alternatives:
             result = cls._read(record)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DataError(f"this is no evidence about alternatives, {SCHEMA} ({error})") from error
-        again = result.statements()
-        if not _same(again, record["statements"]):
-            differing = [key for key in again if not _same(again[key], record["statements"].get(key))]
-            raise DataError(
-                f"the statements do not follow from the counts: {', '.join(differing)} is another one; somebody "
-                "changed the evidence"
-            )
+        if not _same(result.statements(), record["statements"]):
+            raise DataError("the statements do not follow from the counts; somebody changed the evidence")
         return result
 
     @classmethod
@@ -301,6 +369,9 @@ class Alternatives:
         wrong = [name for name in _NUMBERS if not _is_number(about[name])]
         wrong += [name for name in _TEXTS if not isinstance(about[name], str)]
         wrong += [name for name in _FLAGS if not isinstance(about[name], bool)]
+        names, groups = about["sensitive"], [*map(tuple, about["groups"])]
+        if len({*names}) < len(names) or len({*groups}) < len(groups) or {*map(len, groups)} != {len(names)}:
+            wrong.append("groups")
         if wrong or not 0 < about["alpha"] < 0.5 or not 0 < about["share"] < 1 or about["reduction"] <= 0:
             raise DataError(f"the evidence about alternatives declares {', '.join(wrong) or 'numbers'} out of range")
         laws = tuple(Law.from_dict(law["name"], {k: v for k, v in law.items() if k != "name" and v is not None})
@@ -326,7 +397,8 @@ class Alternatives:
 
 def close_draws(selection: PairedCounts, places: Sequence[int], aim: Aim) -> list[int]:
     """Return the alternatives whose observed loss on the selection rows is accepted."""
-    return [place for place in places if loss(selection, place, aim)[0] <= aim.loss]
+    lost, _ = losses(selection, aim)
+    return [place for place in places if lost[place] <= aim.loss]
 
 
 def _candidates(
@@ -359,15 +431,12 @@ def _check_disagreement(result: Alternatives) -> None:
     """Refuse counts of disagreement that do not belong to the draws that are close, or to their rows."""
     rows = result.test.base.sum(axis=(1, 2))
     for law in result.laws:
-        close = close_draws(result.selection, result._of(law.name), result.aim)
+        close = close_draws(result.selection, result.places(law.name), result.aim)
         one = result.disagreement.get(law.name)
         if len(close) < 2:
             continue
-        if (
-            one is None
-            or one.accepted.shape != (len(rows), len(close) + 1)
-            or one.apart.shape != (len(close), len(rows))
-        ):
+        shapes = ((len(rows), len(close) + 1), (len(close), len(rows)))
+        if one is None or (one.accepted.shape, one.apart.shape) != shapes:
             raise DataError(f"the evidence has not the disagreement of the {len(close)} close draws by {law.name!r}")
         x = np.arange(len(close) + 1)
         pairs = one.accepted @ (2 * x * (len(close) - x))  # each disagreeing pair of draws is counted from both sides
@@ -380,19 +449,6 @@ def _check_disagreement(result: Alternatives) -> None:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _finite(value: Any) -> Any:
-    """Return JSON values: infinite and undefined numbers are None, tuples are lists."""
-    if isinstance(value, Mapping):
-        return {key: _finite(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
-    if isinstance(value, np.bool_ | bool):
-        return bool(value)
-    if isinstance(value, float | np.floating):
-        return float(value) if math.isfinite(value) else None
-    return value
 
 
 def _same(one: Any, other: Any) -> bool:

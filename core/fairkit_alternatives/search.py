@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit import plugins
 from fairkit.data.loading import as_dataset
 from fairkit.data.table import Table
 from fairkit.engines.local import LocalEngine
-from fairkit.errors import DataError, FairkitError, ParameterError
+from fairkit.errors import DataError, ParameterError
 from fairkit.fitted import Run
 from fairkit.objective import Objective
 from fairkit.progress import Progress, no_progress
@@ -29,7 +28,7 @@ from fairkit.support.calls import checked
 from fairkit.support.files import write_atomic
 from fairkit_alternatives.laws import Law, independent_weights, sensitive_columns
 from fairkit_alternatives.record import Alternatives, close_draws, entry_of
-from fairkit_alternatives.statements import Aim, Disagreement, PairedCounts, denominators, disparity, pick, resolution
+from fairkit_alternatives.statements import Aim, Disagreement, PairedCounts, denominators, resolution
 from fairkit_onnx.file import OnnxModel
 from fairkit_onnx.write.export import BaseModel, TabularModel, export_bytes
 from fairkit_repair.learners import check_target, encoder_for, fit_estimator
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data.dataset import Dataset
-    from fairkit_alternatives.laws import Draw
 
     Bits = NDArray[np.bool_]
 
@@ -56,7 +54,7 @@ Not of the rows to learn from: the model in use learned from them, and would loo
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Rows:
     """Selection or test rows: what decisions are made and counted on."""
 
@@ -70,23 +68,27 @@ class Setup:
     """What all draws share."""
 
     train: Table
-    codes: NDArray[np.int64]  # groups of the training rows
+    codes: NDArray[np.int64]  # crossed groups of the training rows
     parts: tuple[Rows, Rows]  # selection, test
     laws: Mapping[str, Law]
     objective: Objective
     train_sha256: str
     rows: str  # digests of the training, selection and test rows
-    split: str
-    groups: tuple[str, ...]
+    groups: tuple[tuple[str, ...], ...]  # one of each sensitive column that is asked about, crossed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
-    """A draw's decisions on selection and test rows; None where it failed."""
+class Tried:
+    """An alternative: a draw, or a method's or the user's file."""
 
-    draw: Draw
-    decisions: tuple[Bits, Bits] | None
-    error: str = ""
+    entry: Mapping[str, Any]  # as among the candidates of `Alternatives`
+    decisions: tuple[Bits, Bits] | None  # on selection and test rows; None where a draw failed
+    content: bytes | None = None  # the file; None of a draw
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Law and number of a draw."""
+        return self.entry["law"], self.entry["draw"]
 
 
 @checked
@@ -129,8 +131,8 @@ def alternatives(
     selection
         Other such rows, which choose the pick and the thresholds; None: .3 of `test`, which then tell nothing else.
     metric
-        ``METRIC`` or ``METRIC:COLUMN``: a difference or ratio of a rate between groups, by default of the first
-        sensitive column.
+        ``METRIC`` or ``METRIC:COLUMN``: a difference or ratio of a rate between groups, by default of each sensitive
+        column: several share the level.
     laws
         Laws of draws, or names of built-in ones (bootstrap, reweigh, seeds, settings).
     plugins_tried
@@ -164,7 +166,7 @@ def alternatives(
     Returns
     -------
     Alternatives
-        With `found`, `none`, `one_more`, `arbitrary`, `told()`; equal for equal inputs.
+        With `columns`, each with `found`, `none`, `one_more`, `arbitrary`, and `told()`; equal for equal inputs.
 
     Raises
     ------
@@ -174,49 +176,50 @@ def alternatives(
     _check_numbers(loss, reduction, share, confidence)
     goal = _goal(objective)
     name, _, column = metric.partition(":")
-    measured, kind = disparity(name, plugins.installed_metrics()[0])
-    aim = Aim(
-        metric=measured, kind=kind, loss=loss, reduction=reduction, share=share, costs=goal.costs or (1.0, 1.0),
-        alpha=round(1 - confidence, 12),
-    )  # fmt: skip
+    splits = _splits_of(test, column)
+    level = round(1 - confidence, 12)
+    aim = Aim.of(name, loss=loss, reduction=reduction, share=share, costs=goal.costs or (1.0, 1.0),
+                 alpha=level / len(splits))  # fmt: skip
     declared = _declared(laws, aim)
     base = _base(model, options, threshold)
-    setup, digests = _setup(base, data, test, selection, column, declared, goal, seed)
+    setup, digests = _setup(base, data, test, selection, splits, declared, goal, seed)
     for law in declared:
-        read = sensitive_columns(setup.train) & {*law.features(setup.train)}
-        if blind and read:
-            raise ParameterError(f'the law {law.name!r} reads {sorted(read)[0]!r}: write without = ["sensitive"]')
+        if _reads(law, setup) and blind:
+            raise ParameterError(f'the law {law.name!r} reads a sensitive column: write without = ["sensitive"]')
     train = setup.train
     about = {
-        "metric": name, "sensitive": setup.split, "groups": list(setup.groups), "label": str(train.roles.label),
-        "favorable": str(train.roles.favorable), "loss": loss, "reduction": reduction, "share": share,
-        "alpha": aim.alpha, "costs": list(aim.costs), "objective": goal.told(), "blind": blind, "seed": seed,
-        "selected_from_test": selection is None, **digests, "version": version("fairkit"),
+        "metric": name, "sensitive": list(splits), "groups": [*map(list, setup.groups)],
+        "label": str(train.roles.label), "favorable": str(train.roles.favorable), "loss": loss, "reduction": reduction,
+        "share": share, "alpha": level, "costs": list(aim.costs), "objective": goal.told(), "blind": blind,
+        "seed": seed, "selected_from_test": selection is None, **digests, "version": version("fairkit"),
     }  # fmt: skip
-    told = {
+    asked = {
         "laws": [law.to_dict() for law in declared],
         "plugins": list(plugins_tried),
         "files": sorted(candidates or {}),
     }
-    look = record_look(test.sha256, identity_of({**about, **told}, {}, seed, setup.train_sha256), None)
+    look = record_look(test.sha256, identity_of({**about, **asked}, {}, seed, setup.train_sha256), None)
     draws = _draws(setup, declared, state, about, jobs, progress)
-    tried = _others(setup, base, plugins_tried, candidates or {}, aim, blind=blind)
-    result = _result(about | {"look": look.number}, declared, draws, tried, setup)
-    return _with_model(result, draws, tried, setup, aim)
+    files = _files(setup, base, plugins_tried, candidates or {}, aim, blind=blind)
+    return _result(about | {"look": look.number}, declared, [*draws, *files], setup)
 
 
-def planned(test: Dataset, aim: Aim, column: str = "", laws: int = 1, apart: float = 0.04) -> tuple[int, float]:
+def planned(
+    test: Dataset, metric: str, laws: int = 1, apart: float = 0.04, confidence: float = 0.95, **numbers: float
+) -> tuple[int, float]:
     """Return how many draws of each law are needed, and the smallest reduction that .7 of the test rows tell.
 
     `apart` is the share of rows that an alternative decides otherwise: .01 to .06 among trainings of one learner.
     """
     as_dataset(test).learn()
-    split = _split_of(test, column)
-    table = _table(test, split)
-    groups = len(table.groups[split].names)
+    name, _, column = metric.partition(":")
+    splits = _splits_of(test, column)
+    aim = Aim.of(name, alpha=(1 - confidence) / len(splits), **numbers)
+    table = _table(test, splits)
     nobody = np.zeros(len(table), dtype=bool)
-    cells = PairedCounts.of_rows(table.groups[split].codes, table.target, nobody, [], groups).base
-    return aim.draws(laws), resolution((1 - SELECTION) * denominators(cells, aim.metric), apart)
+    groups = [table.groups[split] for split in splits]
+    cells = [PairedCounts.of_rows(one.codes, table.target, nobody, [], len(one.names)) for one in groups]
+    return aim.draws(laws), max(resolution((1 - SELECTION) * denominators(one, aim), apart) for one in cells)
 
 
 def recheck(
@@ -230,34 +233,16 @@ def recheck(
     options: ModelOptions | None = None,
     share: float = 0.1,
     progress: Progress = no_progress,
-) -> tuple[int, list[str]]:
-    """Train a share of the draws again, drawn from a secret of this run, and compare their counts.
+) -> int:
+    """Train a share of the draws again, drawn from a secret of this run; return how many, all with the signed counts.
 
-    Parameters
-    ----------
-    evidence
-        From `Alternatives.from_dict`, which computed every statement from the counts.
-    model, data, test, selection, threshold, options
-        As in the search.
-    share
-        How many of the draws, in (0, 1].
-    progress
-        Told how many are trained.
-
-    Returns
-    -------
-    tuple
-        How many were trained, and the names of those whose counts are others.
-
-    Raises
-    ------
-    DataError
-        The model or some rows are not those of the evidence.
+    The model and the rows are those of the search; others, and a draw with other counts, are a `DataError`.
     """
     about = evidence.about
     goal = _goal(about["objective"])
     base = _base(model, options, threshold)
-    setup, digests = _setup(base, data, test, selection, about["sensitive"], evidence.laws, goal, about["seed"])
+    splits = tuple(about["sensitive"])
+    setup, digests = _setup(base, data, test, selection, splits, evidence.laws, goal, about["seed"])
     differing = [name.removesuffix("_sha256") for name, digest in digests.items() if about[name] != digest]
     if differing:
         raise DataError(f"the evidence is of another lot: {', '.join(differing)}")
@@ -268,16 +253,17 @@ def recheck(
     for count, key in enumerate(chosen):
         progress("training draws again", count, len(chosen))
         made, place = train_draw(key, setup), signed.get(key)
-        same = (made.decisions is None) == (place is None)
-        for part, counts in enumerate((evidence.selection, evidence.test)):
-            if same and made.decisions is not None and place is not None:
-                rows, decided = setup.parts[part], [made.decisions[part]]
-                again = PairedCounts.of_rows(rows.codes, rows.table.target, rows.decided, decided, len(setup.groups))
-                same = again.lines() == counts.take([place]).lines()
-        if not same:
-            wrong.append(made.draw.name)
+        again = [] if made.decisions is None else _counted(setup, [made.decisions])
+        said = [] if place is None else [part.take([place]) for part in (evidence.selection, evidence.test)]
+        if [one.lines() for one in again] != [one.lines() for one in said]:
+            wrong.append(made.entry["name"])
     progress("training draws again", len(chosen), len(chosen))
-    return len(chosen), wrong
+    if wrong:
+        raise DataError(
+            f"{len(wrong)} of {len(chosen)} draws that were trained again decide otherwise: {', '.join(wrong[:5])}. "
+            f"The evidence is made up, or was made with other versions ({about['version']})"
+        )
+    return len(chosen)
 
 
 def _goal(text: str) -> Objective:
@@ -299,7 +285,7 @@ def _setup(
     data: Dataset,
     test: Dataset,
     selection: Dataset | None,
-    column: str,
+    splits: tuple[str, ...],
     laws: Sequence[Law],
     goal: Objective,
     seed: int,
@@ -308,25 +294,26 @@ def _setup(
     for one in (data, test):
         as_dataset(one).learn()
     tested_rows, chosen = (test, selection) if selection is not None else split_dataset(test, SELECTION, seed)
-    split = _split_of(test, column)
-    train, *others = (_table(part, split) for part in (data, chosen, tested_rows))
+    train, *others = tables = [_table(part, splits) for part in (data, chosen, tested_rows)]
     for part in others:
         check_leak(train, part)
     check_leak(others[0], others[1])
     check_target(train)
-    groups = others[1].groups[split].names
-    selected, tested = (_rows(part, base, groups, split) for part in others)
+    names = [others[1].groups[split].names for split in splits]
+    own = [np.stack([*map(_codes, [table] * len(splits), names, splits)], axis=1) for table in tables]
+    crossed, codes = np.unique(np.concatenate(own), axis=0, return_inverse=True)
+    learned, *shown = np.split(codes.reshape(-1), np.cumsum([*map(len, own)])[:-1])
+    selected, tested = (Rows(part, own, _decisions(base, part)) for part, own in zip(others, shown, strict=True))
     count = len(selected.codes)
     setup = Setup(
         train=train,
-        codes=_codes(train, groups, split),
+        codes=learned,
         parts=(selected, tested),
         laws={law.name: law for law in laws},
         objective=goal.on(selected.decided.astype(float), np.zeros(count), np.ones(count)),
         train_sha256=data.sha256,
         rows=f"{data.sha256} {chosen.sha256} {test.sha256}",
-        split=split,
-        groups=tuple(groups),
+        groups=tuple(tuple(of[code] for of, code in zip(names, one, strict=True)) for one in crossed),
     )
     digests = {"model": base.sha256, "train": data.sha256, "selection": chosen.sha256, "test": test.sha256}
     return setup, {f"{name}_sha256": digest for name, digest in digests.items()}
@@ -351,16 +338,16 @@ def _declared(laws: Sequence[Law | str], aim: Aim) -> tuple[Law, ...]:
     return tuple(dataclasses.replace(law, draws=law.draws or draws) for law in made)
 
 
-def _split_of(data: Dataset, column: str) -> str:
-    names = [split.name for split in data.roles.sensitive]
+def _splits_of(data: Dataset, column: str) -> tuple[str, ...]:
+    names = tuple(split.name for split in data.roles.sensitive)
     if not names:
         raise ParameterError("name a sensitive column: whose disparity is it?")
     if column and column not in names:
         raise ParameterError(f"{column!r} is no sensitive column here; there is {', '.join(names)}")
-    return column or names[0]
+    return (column,) if column else names
 
 
-def _table(data: Dataset, split: str) -> Table:
+def _table(data: Dataset, splits: Sequence[str]) -> Table:
     table = Table.from_dataset(data, "binary")
     roles = data.roles
     if roles.weights is not None or roles.cluster is not None:
@@ -368,8 +355,11 @@ def _table(data: Dataset, split: str) -> Table:
             f"{data.name}: alternatives are counted in rows that count the same and do not depend on each other; leave "
             "weights and clusters out"
         )
-    if split not in table.groups or (table.groups[split].codes < 0).any():
-        raise DataError(f"{data.name}: some rows have no value of {split!r}; leave these rows out, or name their group")
+    for split in splits:
+        if split not in table.groups or (table.groups[split].codes < 0).any():
+            raise DataError(
+                f"{data.name}: some rows have no value of {split!r}; leave these rows out, or name their group"
+            )
     return table
 
 
@@ -381,11 +371,6 @@ def _codes(table: Table, groups: Sequence[str], split: str) -> NDArray[np.int64]
     return np.array([groups.index(name) for name in own.names], dtype=np.int64)[own.codes]
 
 
-def _rows(table: Table, base: OnnxModel, groups: Sequence[str], split: str) -> Rows:
-    decided = _decisions(base, table)
-    return Rows(table=table, codes=_codes(table, groups, split), decided=decided)
-
-
 def _decisions(model: OnnxModel, table: Table) -> Bits:
     """Return a file's decisions; one that draws them by chance is refused."""
     decided = BaseModel(model, table, ModelOptions(task="binary")).decisions(table.columns)
@@ -394,19 +379,21 @@ def _decisions(model: OnnxModel, table: Table) -> Bits:
     return np.asarray(decided > 0)
 
 
-def train_draw(key: tuple[str, int], setup: Setup) -> Drawn:
+def train_draw(key: tuple[str, int], setup: Setup) -> Tried:
     """Train one draw and let it decide on both lots of rows; one that fails counts as a hit."""
     law = setup.laws[key[0]]
-    draw = law.draw(setup.train_sha256, key[1])
+    entry = entry_of(law, key[1], _reads(law, setup))
     try:
-        fitted = _fit(draw, law, setup)
+        fitted = _fit(law, key[1], setup)
         scores = [_scores(fitted, law, setup, part) for part in (0, 1)]
         cut = _cutoff(scores[0], setup)
-        return Drawn(draw=draw, decisions=(scores[0] >= cut, scores[1] >= cut))
-    except FairkitError as error:
-        return Drawn(draw=draw, decisions=None, error=str(error))
-    except Exception as error:  # a library's own refusal of drawn settings
-        return Drawn(draw=draw, decisions=None, error=f"{type(error).__name__}: {error}")
+        return Tried(entry=entry, decisions=(scores[0] >= cut, scores[1] >= cut))
+    except Exception:  # a refusal of drawn settings, the library's own, too
+        return Tried(entry=entry, decisions=None)
+
+
+def _reads(law: Law, setup: Setup) -> bool:
+    return bool(sensitive_columns(setup.train) & {*law.features(setup.train)})
 
 
 _ENCODED: dict[Any, Any] = {}
@@ -424,7 +411,8 @@ def _encoded(law: Law, setup: Setup) -> Any:
     return _ENCODED[key]
 
 
-def _fit(draw: Draw, law: Law, setup: Setup) -> TabularModel:
+def _fit(law: Law, number: int, setup: Setup) -> TabularModel:
+    draw = law.draw(setup.train_sha256, number)
     encoder, matrices = _encoded(law, setup)
     matrix, target, codes = matrices[0], setup.train.target, setup.codes
     if law.bootstrap:
@@ -474,16 +462,15 @@ def _draws(
     about: Mapping[str, Any],
     jobs: int | None,
     progress: Progress,
-) -> list[Drawn]:
+) -> list[Tried]:
     """Make every draw, from the state where it is there."""
     keys = [(law.name, number) for law in laws for number in range(law.draws or 0)]
     kept = _Kept(state, {**about, "laws": [law.to_dict() for law in laws]}, [len(one.codes) for one in setup.parts])
     made = {key: one for key in keys if (one := kept.read(key, setup)) is not None}
 
-    def done(one: Drawn) -> None:
-        key = one.draw.law, one.draw.number
-        kept.write(key, one)
-        made[key] = one
+    def done(one: Tried) -> None:
+        kept.write(one)
+        made[one.key] = one
         progress("training alternatives", len(made), len(keys))
 
     missing = [key for key in keys if key not in made]
@@ -502,37 +489,24 @@ class _Kept:
         if self.folder is not None:
             self.folder.mkdir(parents=True, exist_ok=True)
 
-    def read(self, key: tuple[str, int], setup: Setup) -> Drawn | None:
+    def read(self, key: tuple[str, int], setup: Setup) -> Tried | None:
         if self.folder is None:
             return None
         path = self.folder / f"{key[0]}-{key[1]}.bits"
-        lengths = [(size + 7) // 8 for size in self.sizes]
-        if not path.is_file() or path.stat().st_size != sum(lengths):
+        if not path.is_file() or path.stat().st_size != (sum(self.sizes) + 7) // 8:
             return None
-        content = np.frombuffer(path.read_bytes(), dtype=np.uint8)
-        parts = np.split(content, [lengths[0]])
-        first, second = (
-            np.unpackbits(part, count=size).astype(bool) for part, size in zip(parts, self.sizes, strict=True)
-        )
-        return Drawn(draw=setup.laws[key[0]].draw(setup.train_sha256, key[1]), decisions=(first, second))
+        bits = np.unpackbits(np.frombuffer(path.read_bytes(), dtype=np.uint8), count=sum(self.sizes)).astype(bool)
+        first, second = np.split(bits, [self.sizes[0]])
+        law = setup.laws[key[0]]
+        return Tried(entry=entry_of(law, key[1], _reads(law, setup)), decisions=(first, second))
 
-    def write(self, key: tuple[str, int], one: Drawn) -> None:
+    def write(self, one: Tried) -> None:
         if self.folder is not None and one.decisions is not None:
-            content = b"".join(np.packbits(part).tobytes() for part in one.decisions)
-            write_atomic(self.folder / f"{key[0]}-{key[1]}.bits", content)
+            content = np.packbits(np.concatenate(one.decisions)).tobytes()
+            write_atomic(self.folder / f"{one.key[0]}-{one.key[1]}.bits", content)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Other:
-    """An alternative that is no draw: a method's or the user's file."""
-
-    name: str
-    content: bytes
-    decisions: tuple[Bits, Bits]
-    reads_group: bool
-
-
-def _others(
+def _files(
     setup: Setup,
     base: OnnxModel,
     methods: Sequence[str],
@@ -540,7 +514,7 @@ def _others(
     aim: Aim,
     *,
     blind: bool,
-) -> list[Other]:
+) -> list[Tried]:
     """Fit methods in the ways that they name, and load files."""
     models = [(name, OnnxModel.load(file)) for name, file in files.items()]
     for name in methods:
@@ -551,15 +525,14 @@ def _others(
         if blind and read:
             continue
         parts = [_decisions(model, part.table) for part in setup.parts]
-        made.append(
-            Other(name=name, content=model.content, decisions=(parts[0], parts[1]), reads_group=bool(read))
-        )  # fmt: skip
+        entry = {"name": name, "law": None, "draw": None, "reads_group": bool(read)}
+        made.append(Tried(entry=entry, decisions=(parts[0], parts[1]), content=model.content))
     return made
 
 
 def _of_method(name: str, setup: Setup, base: OnnxModel, aim: Aim) -> list[tuple[str, OnnxModel]]:
     cls = find_mitigator(name)
-    wanted = f"{aim.metric.name}_{aim.kind}"
+    wanted = f"{aim.rate.name}_{aim.kind}"
     ways = [way for way in cls.capabilities if way.meets(wanted) and not way.randomized]
     if not ways or "binary" not in cls.tasks:
         raise ParameterError(
@@ -579,82 +552,69 @@ def _of_method(name: str, setup: Setup, base: OnnxModel, aim: Aim) -> list[tuple
     return made
 
 
-def _result(
-    about: Mapping[str, Any], laws: tuple[Law, ...], draws: Sequence[Drawn], tried: Sequence[Other], setup: Setup
-) -> Alternatives:
-    drawn = [one for one in draws if one.decisions is not None]
-    decided = [one.decisions for one in drawn if one.decisions is not None] + [one.decisions for one in tried]
-    groups = len(about["groups"])
-    counts = [
-        PairedCounts.of_rows(
-            rows.codes, rows.table.target, rows.decided, [decisions[part] for decisions in decided], groups
-        )
-        for part, rows in enumerate(setup.parts)
-    ]
-    sensitive = sensitive_columns(setup.train)
-    reads = {law.name: bool(sensitive & {*law.features(setup.train)}) for law in laws}
-    known = {law.name: law for law in laws}
-    listed = [entry_of(known[one.draw.law], one.draw.number, reads[one.draw.law]) for one in drawn]
-    listed += [{"name": one.name, "law": None, "draw": None, "reads_group": one.reads_group} for one in tried]
+def _result(about: Mapping[str, Any], laws: tuple[Law, ...], tried: Sequence[Tried], setup: Setup) -> Alternatives:
+    """Count, and write the file of the pick."""
+    known = [(one, one.decisions) for one in tried if one.decisions is not None]
+    counts = _counted(setup, [decisions for _, decisions in known])
+    failed = [one.key for one in tried if one.decisions is None]
     result = Alternatives(
         about=about,
         laws=laws,
-        failed={
-            law.name: tuple(one.draw.number for one in draws if one.decisions is None and one.draw.law == law.name)
-            for law in laws
-        },
-        candidates=tuple(listed),
+        failed={law.name: tuple(number for name, number in failed if name == law.name) for law in laws},
+        candidates=tuple(one.entry for one, _ in known),
         selection=counts[0],
         test=counts[1],
         disagreement={},
     )
-    return dataclasses.replace(result, disagreement=_disagreement(result, drawn, setup))
-
-
-def _disagreement(result: Alternatives, drawn: Sequence[Drawn], setup: Setup) -> dict[str, Disagreement]:
-    made = {}
-    for law in result.laws:
-        places = [place for place, one in enumerate(drawn) if one.draw.law == law.name]
-        close = close_draws(result.selection, places, result.aim)
+    disagreement = {}
+    for law in laws:
+        close = close_draws(result.selection, result.places(law.name), result.aim)
         if len(close) > 1:
-            bits = np.stack([one.decisions[1] for place in close if (one := drawn[place]).decisions is not None])
-            made[law.name] = Disagreement.of_rows(bits, setup.parts[1].codes, len(result.about["groups"]))
-    return made
+            bits = np.stack([known[place][1][1] for place in close])
+            disagreement[law.name] = Disagreement.of_rows(bits, setup.parts[1].codes, len(about["groups"]))
+    model = None if result.pick is None else _file_of(*known[result.pick], setup)
+    return dataclasses.replace(result, disagreement=disagreement, model=model)
 
 
-def _with_model(
-    result: Alternatives, draws: Sequence[Drawn], tried: Sequence[Other], setup: Setup, aim: Aim
-) -> Alternatives:
-    """Train the pick again and write its file; the file decides every selection and test row as the draw did."""
-    place = pick(result.selection, aim, [one["name"] for one in result.candidates])
-    if place is None:
-        return result
-    drawn = [one for one in draws if one.decisions is not None]
-    if place >= len(drawn):
-        return dataclasses.replace(result, model=tried[place - len(drawn)].content)
-    one = drawn[place]
-    content = draw_file(one.draw, setup)
-    assert one.decisions is not None  # noqa: S101 -- chosen above
-    loaded = OnnxModel(content, one.draw.name)
-    differing = sum(
-        int((_decisions(loaded, rows.table) != bits).sum())
-        for rows, bits in zip(setup.parts, one.decisions, strict=True)
-    )
+def _counted(setup: Setup, decisions: Sequence[tuple[Bits, Bits]]) -> list[PairedCounts]:
+    """Count decisions on selection and test rows."""
+    return [
+        PairedCounts.of_rows(
+            rows.codes, rows.table.target, rows.decided, [one[part] for one in decisions], len(setup.groups)
+        )
+        for part, rows in enumerate(setup.parts)
+    ]
+
+
+def _file_of(one: Tried, decisions: tuple[Bits, Bits], setup: Setup) -> bytes:
+    """Return the file of the pick; that of a draw, trained again, decides every selection and test row as it did."""
+    if one.content is not None:
+        return one.content
+    content = draw_file(setup.laws[one.key[0]], one.key[1], setup)
+    loaded = OnnxModel(content, one.entry["name"])
+    pairs = zip(setup.parts, decisions, strict=True)
+    differing = sum(int((_decisions(loaded, rows.table) != bits).sum()) for rows, bits in pairs)
     if differing:
         raise DataError(
-            f"the file of {one.draw.name} decides {differing} rows otherwise than the draw did; this is a bug"
+            f"the file of {loaded.name} decides {differing} rows otherwise than the draw did; this is a bug"
         )
-    return dataclasses.replace(result, model=content)
+    return content
 
 
-def draw_file(draw: Draw, setup: Setup) -> bytes:
+def draw_file(law: Law, number: int, setup: Setup) -> bytes:
     """Train a draw again and return its file, with its threshold in it."""
-    law = setup.laws[draw.law]
-    fitted = _fit(draw, law, setup)
+    fitted = _fit(law, number, setup)
     rows = setup.parts[0].table
     features = law.features(setup.train)
     rows = dataclasses.replace(rows, features=features, roles=dataclasses.replace(rows.roles, features=features))
     cut = _cutoff(_scores(fitted, law, setup, 0), setup)
     model = dataclasses.replace(fitted, threshold=cut)
-    record = {"alternative": {"law": law.to_dict(), "draw": draw.number, "seed": draw.seed, "threshold": cut}}
+    record = {
+        "alternative": {
+            "law": law.to_dict(),
+            "draw": number,
+            "seed": law.draw(setup.train_sha256, number).seed,
+            "threshold": cut,
+        }
+    }
     return export_bytes(model, rows, record)

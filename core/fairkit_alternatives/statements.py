@@ -24,21 +24,21 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from fairkit.errors import DataError, ParameterError, did_you_mean
+from fairkit.errors import DataError, ParameterError
 from fairkit.intervals import clopper_pearson, two_sided
-from fairkit.metrics import Rate, field_names
+from fairkit.planning.assumptions import target_of
+from fairkit.plugins import installed_metrics
 from fairkit.statistics import Sums
-from fairkit_comparing.collect import Difference, paired
-from fairkit_comparing.disparities import change, differences, mirrored, ratios
+from fairkit_comparing.collect import Paired, paired
+from fairkit_comparing.disparities import change, differences, ratios
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.metrics import Metric
+    from fairkit.metrics import Rate
 
     Array = NDArray[np.float64]
     Whole = NDArray[np.int64]
-
 
 HIDDEN = 0.25
 """η: the share of good draws that the test rows may hide."""
@@ -55,7 +55,7 @@ _RESOLVED = 5.3
 class Aim:
     """What is asked: the disparity, the accepted loss ε, the reduction δ that counts, the share p of one more."""
 
-    metric: Metric  # a rate
+    rate: Rate
     kind: str  # difference or ratio
     loss: float
     reduction: float
@@ -63,56 +63,56 @@ class Aim:
     costs: tuple[float, float] = (1.0, 1.0)  # of a false approval and of a false refusal, per person
     alpha: float = 0.05
 
+    @classmethod
+    def of(cls, disparity: str, **numbers: Any) -> Aim:
+        """Return what is asked about a difference or a ratio of one rate, by its name."""
+        target = target_of(disparity, installed_metrics()[0])
+        if len(target.rates) > 1 or target.kind not in ("difference", "ratio"):
+            raise ParameterError(
+                f"alternatives are looked for under a difference or ratio of one rate, which {disparity!r} is not"
+            )
+        return cls(rate=target.rates[0](), kind=target.kind, **numbers)
+
     def draws(self, laws: int = 1) -> int:
         """Return N: with no hit among so many draws of each of some laws, the share is at most p."""
         return math.ceil(math.log(self.alpha / laws / 2) / math.log1p(-self.share * (1 - HIDDEN)))
 
-
-def disparity(name: str, metrics: Sequence[type[Metric]]) -> tuple[Metric, str]:
-    """Return the rate and the kind (difference, ratio) of a disparity's name.
-
-    Raises
-    ------
-    ParameterError
-        It is none of a rate.
-    """
-    known: dict[str, tuple[Metric, str]] = {}
-    for cls in metrics:
-        if issubclass(cls, Rate):
-            names = field_names([cls()])
-            for kind in ("difference", "ratio"):
-                if kind in cls.between:
-                    own = f"{cls.name}_{kind}"
-                    known[names.get(own, own)] = known[own] = cls(), kind
-    if name not in known:
-        hint = did_you_mean(name, known, what="disparities")
-        raise ParameterError(f"alternatives are looked for under a difference or ratio of a rate, not {name!r}. {hint}")
-    return known[name]
+    def disparity(self, rates: Array) -> Array:
+        """Return the largest difference or the smallest ratio between groups, over the last axis; NaN is left out."""
+        known = np.isfinite(rates)
+        low, high = np.where(known, rates, np.inf).min(axis=-1), np.where(known, rates, -np.inf).max(axis=-1)
+        with np.errstate(all="ignore"):
+            seen = np.where(low > 0, low / high, math.nan) if self.kind == "ratio" else high - low
+        return np.where(known.sum(axis=-1) < 2, math.nan, seen)
 
 
-def reduction(counts: PairedCounts, place: int, aim: Aim, tail: float) -> Difference:
-    """Return what an alternative has less of the disparity, with ends that are one-sided at `tail`.
-
-    `first` and `second` are the disparity of the model in use and the alternative's.
-    """
-    found = paired(aim.metric, counts.joint(place), two_sided(1 - 2 * tail)).known()
-    if found.values.shape[1] < 2:
-        return Difference(math.nan, math.nan, -math.inf, math.inf)
-    if aim.kind == "ratio":
-        if not (found.values > 0).all():
-            return Difference(math.nan, math.nan, -math.inf, math.inf)
-        return mirrored(change(ratios(found), found, 1 - 2 * tail))
-    seen = change(differences(found), found, 1 - 2 * tail)
-    return Difference(seen.first, seen.second, -seen.high, -seen.low)
+def reductions(counts: PairedCounts, aim: Aim) -> Array:
+    """Return what each alternative has less of the disparity, as observed, shape [K]."""
+    with np.errstate(all="ignore"):
+        before, after = (aim.rate.compute(cells) for cells in (counts.before, counts.after))
+    before = np.where(np.isfinite(after), before, math.nan)
+    less = aim.disparity(before) - aim.disparity(np.where(np.isfinite(before), after, math.nan))
+    return np.asarray(-less if aim.kind == "ratio" else less)
 
 
-def gained(found: Difference, aim: Aim) -> float:
-    """Return the observed reduction."""
-    return found.second - found.first if aim.kind == "ratio" else found.first - found.second
+def reduction_ends(counts: PairedCounts, aim: Aim, tail: float) -> tuple[Array, Array]:
+    """Return ends of what each alternative has less, one-sided at `tail` each, shapes [K]."""
+    whole = paired(aim.rate, counts.joint(), tail_of(tail))
+    low, high = np.full(len(counts), -np.inf), np.full(len(counts), np.inf)
+    groups = len(counts.base)
+    for place in range(len(counts)):
+        mine = slice(place * groups, (place + 1) * groups)
+        one = Paired(whole.values[:, mine], whole.covariance[mine]).known()
+        if one.values.shape[1] < 2 or (aim.kind == "ratio" and not (one.values > 0).all()):
+            continue
+        # a largest difference, or minus a smallest ratio: what falls is a reduction
+        seen = change((ratios if aim.kind == "ratio" else differences)(one), one, 1 - 2 * tail)
+        low[place], high[place] = -seen.high, -seen.low
+    return low, high
 
 
-def loss(counts: PairedCounts, place: int, aim: Aim) -> tuple[float, float]:
-    """Return what an alternative loses, as cost per person, and its paired standard error.
+def losses(counts: PairedCounts, aim: Aim) -> tuple[Array, Array]:
+    """Return what each alternative loses, as cost per person, and its paired standard error, shapes [K].
 
     As Bonett & Price (2012) do, one row each way is added to the disagreements, so that no error is 0.
     """
@@ -120,10 +120,9 @@ def loss(counts: PairedCounts, place: int, aim: Aim) -> tuple[float, float]:
     # what a row that is lost or gained adds to the cost, by outcome (unfavorable first)
     lost, more = np.array([-false_approval, false_refusal]), np.array([false_approval, -false_refusal])
     n = float(counts.base.sum())
-    total = float((counts.lost[place] * lost + counts.gained[place] * more).sum())
-    squares = float((counts.lost[place] * lost**2 + counts.gained[place] * more**2).sum())
-    extra = 2 * max(aim.costs) ** 2
-    return total / n, math.sqrt(max(squares + extra - total**2 / n, 0.0)) / n
+    total = (counts.lost @ lost + counts.gained @ more).sum(axis=1)
+    squares = (counts.lost @ lost**2 + counts.gained @ more**2).sum(axis=1)
+    return total / n, np.sqrt(np.maximum(squares + 2 * max(aim.costs) ** 2 - total**2 / n, 0.0)) / n
 
 
 def tail_of(probability: float) -> float:
@@ -143,35 +142,31 @@ class Found:
     counts: bool  # whether it has less disparity for sure, at a loss that is accepted for sure
 
 
-def pick(selection: PairedCounts, aim: Aim, names: Sequence[str] = ()) -> int | None:
+def pick(selection: Sequence[PairedCounts], aim: Aim, names: Sequence[str] = ()) -> int | None:
     """Return the alternative with the largest reduction on selection rows whose loss + 3 standard errors is accepted.
 
-    Ties go to the first name, so that the order of the list is no choice.
+    The reduction is the sum over the sensitive columns that are asked about, each with its counts. Ties go to the first
+    name, so that the order of the list is no choice.
     """
-    best: tuple[float, str, int] | None = None
-    for place in range(len(selection)):
-        lost, error = loss(selection, place, aim)
-        if lost + SHY * error > aim.loss:
-            continue
-        seen = gained(reduction(selection, place, aim, 0.25), aim)
-        if not seen > 0:
-            continue
-        entry = (-seen, names[place] if names else "", place)
-        best = entry if best is None else min(best, entry)
-    return None if best is None else best[2]
+    lost, error = losses(selection[0], aim)
+    less = np.sum([reductions(counts, aim) for counts in selection], axis=0)
+    fit = np.flatnonzero((lost + SHY * error <= aim.loss) & (less > 0))
+    return min(map(int, fit), key=lambda place: (-less[place], names[place] if names else "", place), default=None)
 
 
 def found(test: PairedCounts, place: int, aim: Aim) -> Found:
     """Return what the test rows say of the pick (found)."""
-    seen, (lost, error) = reduction(test, place, aim, aim.alpha / 2), loss(test, place, aim)
-    at_most = lost + tail_of(aim.alpha / 2) * error
+    one = test.take([place])
+    (lost,), (error,) = losses(one, aim)
+    (low,), _ = reduction_ends(one, aim, aim.alpha / 2)
+    at_most = float(lost + tail_of(aim.alpha / 2) * error)
     return Found(
         place=place,
-        reduction=gained(seen, aim),
-        at_least=seen.low,
-        loss=lost,
+        reduction=float(reductions(one, aim)[0]),
+        at_least=float(low),
+        loss=float(lost),
         at_most=at_most,
-        counts=seen.low > 0 and at_most <= aim.loss,
+        counts=bool(low > 0 and at_most <= aim.loss),
     )
 
 
@@ -188,20 +183,17 @@ class NoneOf:
 
 def none_of(test: PairedCounts, aim: Aim) -> NoneOf:
     """Return T over the alternatives that do not surely lose more than ε (none)."""
-    leave, keep = _LEAVE * aim.alpha, _KEEP * aim.alpha
-    ends, seen, kept, base = [0.0], [0.0], 0, math.nan  # the model in use has 0 less and loses nothing
-    for place in range(len(test)):
-        lost, error = loss(test, place, aim)
-        if lost - tail_of(leave) * error > aim.loss:
-            continue
-        kept += 1
-        one = reduction(test, place, aim, keep)
-        base = one.first
-        ends.append(one.high)
-        seen.append(gained(one, aim))
-    if len(test) and math.isnan(base):
-        base = reduction(test, 0, aim, keep).first
-    return NoneOf(count=len(test), kept=kept, at_most=max(ends), largest=float(np.nanmax(seen)), base=base)
+    lost, error = losses(test, aim)
+    kept = test.take(np.flatnonzero(lost - tail_of(_LEAVE * aim.alpha) * error <= aim.loss))
+    with np.errstate(all="ignore"):
+        base = float(aim.disparity(aim.rate.compute(test.before)))
+    return NoneOf(  # the model in use has 0 less and loses nothing
+        count=len(test),
+        kept=len(kept),
+        at_most=float(reduction_ends(kept, aim, _KEEP * aim.alpha)[1].max(initial=0.0)),
+        largest=float(np.nan_to_num(reductions(kept, aim)).max(initial=0.0)),
+        base=base,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,19 +212,19 @@ def one_more(test: PairedCounts, aim: Aim, law: str, *, failed: int = 0, laws: i
     """Return the bound on the share of a law (one more); `laws` are said in one breath."""
     alpha = aim.alpha / laws
     beta = HIDDEN * alpha / 2
-    hits, close, seen = failed, 0, []
-    for place in range(len(test)):
-        lost, error = loss(test, place, aim)
-        one = reduction(test, place, aim, _KEEP * beta)
-        seen.append(gained(one, aim))
-        near = lost - tail_of(_LEAVE * beta) * error <= aim.loss
-        close += near
-        hits += near and not one.high < aim.reduction
-    draws = len(test) + failed
-    share = min(1.0, upper_share(hits, draws, alpha / 2) / (1 - HIDDEN))
-    known = [value for value in seen if math.isfinite(value)]
-    variety = (float(np.quantile(known, 0.05)), float(np.quantile(known, 0.95))) if known else None
-    return OneMore(law=law, draws=draws, hits=hits, share=share, variety=variety, close=close)
+    lost, error = losses(test, aim)
+    close = test.take(np.flatnonzero(lost - tail_of(_LEAVE * beta) * error <= aim.loss))
+    hits = failed + int((reduction_ends(close, aim, _KEEP * beta)[1] >= aim.reduction).sum())
+    draws, seen = len(test) + failed, reductions(test, aim)
+    seen = seen[np.isfinite(seen)]
+    return OneMore(
+        law=law,
+        draws=draws,
+        hits=hits,
+        share=min(1.0, upper_share(hits, draws, alpha / 2) / (1 - HIDDEN)),
+        variety=(float(np.quantile(seen, 0.05)), float(np.quantile(seen, 0.95))) if len(seen) else None,
+        close=len(close),
+    )
 
 
 def upper_share(hits: int, draws: int, tail: float) -> float:
@@ -266,6 +258,10 @@ class Disagreement:
         )
         return cls(accepted=table.astype(np.int64), apart=apart)
 
+    def merged(self, group_of: NDArray[np.int64]) -> Disagreement:
+        """Return the counts of groups that are made of several, as `PairedCounts.merged` does."""
+        return Disagreement(accepted=merged(self.accepted, group_of, 0), apart=merged(self.apart, group_of, 1))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arbitrary:
@@ -293,7 +289,8 @@ def arbitrary(counted: Disagreement, law: str, groups: Sequence[str], aim: Aim) 
     for g, table in enumerate(counted.accepted):
         if n[g] > 1:
             means[g] = table @ h / n[g]
-            rows[g] = (table @ h**2 / n[g] - means[g] ** 2) / (n[g] - 1)
+            # one contested row is added (h is at most ½): few rows may hold all that is contested
+            rows[g] = (table @ h**2 / n[g] - means[g] ** 2) / (n[g] - 1) + 0.25 / n[g] ** 2
 
     def interval(value: float, variance: float, low: float) -> tuple[float, float, float]:
         half = z * math.sqrt(max(variance, 0.0))
@@ -319,10 +316,9 @@ def resolution(rows: Array, apart: float) -> float:
     return _RESOLVED * math.sqrt(apart * float((1 / np.maximum(small, 1)).sum()))
 
 
-def denominators(base: NDArray[Any], metric: Metric) -> Array:
-    """Return the rows by group that a rate is a share of."""
-    cells = np.asarray(base).reshape(len(base), 4).astype(np.float64)  # TN, FP, FN, TP
-    return np.asarray(cells @ np.array(getattr(metric, "over"), dtype=np.float64))  # noqa: B009 -- of rates
+def denominators(counts: PairedCounts, aim: Aim) -> Array:
+    """Return the rows by group that the rate is a share of."""
+    return np.asarray(counts.before @ np.array(aim.rate.over, dtype=np.float64))
 
 
 # Paired counts: what each alternative decides otherwise than the model in use, by group and outcome.
@@ -386,40 +382,50 @@ class PairedCounts:
         """Return the counts of each alternative as one flat line: lost, then gained, by group and outcome."""
         return np.stack([self.lost, self.gained], axis=1).reshape(len(self), 4 * len(self.base)).tolist()
 
-    def take(self, places: Sequence[int]) -> PairedCounts:
+    def take(self, places: Sequence[int] | Whole) -> PairedCounts:
         """Return some of the alternatives."""
         chosen = np.asarray(places, dtype=np.int64)
         return PairedCounts(self.base, self.lost[chosen], self.gained[chosen])
 
-    def joint(self, place: int) -> Sums:
-        """Return joint sums of (TN, FP, FN, TP) of both models by group, as from the rows themselves."""
-        cells = self.cells(place)
-        groups = len(cells)
-        first, second = np.zeros((groups, 8)), np.zeros((groups, 8, 8))
-        for outcome in (0, 1):
-            for before in (0, 1):
-                for after in (0, 1):
-                    a, b = 2 * outcome + before, 4 + 2 * outcome + after
-                    rows = cells[:, outcome, before, after]
-                    first[:, a] += rows
-                    first[:, b] += rows
-                    second[:, a, a] += rows
-                    second[:, b, b] += rows
-                    second[:, a, b] += rows
-                    second[:, b, a] += rows
-        return Sums(cells.sum(axis=(1, 2, 3)).astype(np.float64), first, second)
+    def merged(self, group_of: Whole) -> PairedCounts:
+        """Return the counts of groups that are made of several: `group_of` names the group of each, shape [G]."""
+        return PairedCounts(*(merged(part, group_of, axis)
+                              for part, axis in ((self.base, 0), (self.lost, 1), (self.gained, 1))))  # fmt: skip
 
-    def cells(self, place: int) -> Whole:
-        """Return rows by group, outcome, decision in use and the alternative's decision, shape [G, 2, 2, 2]."""
-        lost, gained = self.lost[place], self.gained[place]
-        refused = np.stack([self.base[..., 0] - gained, gained], axis=2)
-        accepted = np.stack([lost, self.base[..., 1] - lost], axis=2)
-        return np.stack([refused, accepted], axis=2)
+    def joint(self) -> Sums:
+        """Return joint sums of (TN, FP, FN, TP) of both models by alternative and group, as from the rows themselves.
+
+        Groups are together: shapes [K G], [K G, 8], [K G, 8, 8].
+        """
+        # rows by outcome, decision in use and the alternative's decision, shape [K, G, 2, 2, 2]
+        refused = np.stack([self.base[..., 0] - self.gained, self.gained], axis=-1)
+        accepted = np.stack([self.lost, self.base[..., 1] - self.lost], axis=-1)
+        cells = np.stack([refused, accepted], axis=-2).reshape(-1, 8).astype(np.float64)
+        outcome, before, after = np.indices((2, 2, 2)).reshape(3, 8)
+        held = np.eye(8)[2 * outcome + before] + np.eye(8)[4 + 2 * outcome + after]  # what a row of each kind adds
+        return Sums(cells.sum(axis=1), cells @ held, np.einsum("nc,ci,cj->nij", cells, held, held))
+
+    @property
+    def before(self) -> Array:
+        """Rows by group and (TN, FP, FN, TP) of the model in use, shape [G, 4]."""
+        return self.base.reshape(-1, 4).astype(np.float64)
+
+    @property
+    def after(self) -> Array:
+        """Rows by alternative, group and (TN, FP, FN, TP) of the alternative, shape [K, G, 4]."""
+        moved = self.gained - self.lost
+        return self.before + np.stack([-moved, moved], axis=-1).reshape(*moved.shape[:2], 4)
 
     @property
     def apart(self) -> Array:
         """The share of rows that each alternative decides otherwise, shape [K]."""
         return np.asarray((self.lost + self.gained).sum(axis=(1, 2)) / self.base.sum())
+
+
+def merged(counts: Whole, group_of: Whole, axis: int) -> Whole:
+    """Add up counts of small groups to those of the groups that they are part of."""
+    sums = [counts.compress(group_of == group, axis).sum(axis=axis) for group in range(int(group_of.max()) + 1)]
+    return np.stack(sums, axis=axis)
 
 
 def _whole(values: Any) -> Whole:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairkit.errors import DataError, FairkitError, ParameterError
+from fairkit.errors import ParameterError
 from fairkit_cli import options as opt
 from fairkit_cli.terminal.output import INTERRUPTED, exit_code, say, write
 
@@ -31,9 +30,7 @@ def alternatives(
     ] = None,
     metric: Annotated[
         str,
-        opt.option(
-            "--metric", "METRIC:COL", "The disparity: a difference or ratio of a rate. Default column: the first."
-        ),
+        opt.option("--metric", "METRIC:COL", "The disparity: a difference or ratio of a rate. Default column: all."),
     ] = "demographic_parity_difference",
     law: Annotated[
         list[str] | None,
@@ -119,7 +116,7 @@ def alternatives(
         "threshold": threshold if threshold is not None else settings.model.get("threshold"),
     }
     if plan:
-        _plan(rows["test"], metric, reduction, share, len(_laws(law, laws)))
+        _plan(rows["test"], metric, reduction, share, len(_laws(law, laws)), audited.confidence)
     with progress_bar() as progress:
         if check is not None:
             _check(check, model, data, rows, progress)
@@ -148,7 +145,11 @@ def alternatives(
             kept = f"finished draws are kept in {state}" if state else "name --state DIR to keep finished draws"
             say(f"interrupted; {kept}")
             raise typer.Exit(INTERRUPTED) from error
-    _write(result, save)
+    if save is not None and result.verdict == "fail" and result.model is not None:
+        write_atomic(save, result.model)
+        say(f"wrote {save}")
+    elif save is not None:
+        say(f"{save} is not written: no model was found for sure")
     text = json_text(result.to_dict()) + "\n"
     if output is not None:
         write_atomic(output, text)
@@ -157,16 +158,11 @@ def alternatives(
     raise typer.Exit(exit_code(result.verdict))
 
 
-def _plan(test: Any, metric: str, reduction: float, share: float, laws: int) -> None:
+def _plan(test: Any, metric: str, reduction: float, share: float, laws: int, confidence: float) -> None:
     """Say what a search would take and tell, and end."""
-    from fairkit.plugins import installed_metrics
     from fairkit_alternatives.search import planned
-    from fairkit_alternatives.statements import Aim, disparity
 
-    name, _, column = metric.partition(":")
-    rate, kind = disparity(name, installed_metrics()[0])
-    aim = Aim(metric=rate, kind=kind, loss=0.0, reduction=reduction, share=share)
-    draws, least = planned(test, aim, column, laws)
+    draws, least = planned(test, metric, laws, confidence=confidence, loss=0.0, reduction=reduction, share=share)
     told = (
         f"{draws} draws of each law. With models that decide 4 % of rows otherwise the test rows tell reductions from "
     )
@@ -175,27 +171,17 @@ def _plan(test: Any, metric: str, reduction: float, share: float, laws: int) -> 
     raise typer.Exit(exit_code("inconclusive" if least > reduction else None))
 
 
-def _write(result: Alternatives, save: Path | None) -> None:
-    """Write the model that was found."""
-    from fairkit.support.files import write_atomic
-
-    if save is None:
-        return
-    if result.found is not None and result.found.counts and result.model is not None:
-        write_atomic(save, result.model)
-        say(f"wrote {save}")
-    else:
-        say(f"{save} is not written: no model was found for sure")
-
-
 def _screen(result: Alternatives) -> str:
     """Return the statements, wrapped."""
     import textwrap
 
-    lines = []
+    lines, many = [], len(result.columns)
+    shared = f", over {many} columns" if many > 1 else ""
     for name, text in result.told():
         lines += textwrap.wrap(text, 80, initial_indent=f"{name:<10} ", subsequent_indent=" " * 11)
-    lines.append(f"{1 - result.aim.alpha:.0%} each. About these laws and rows, not about all models that could be.")
+    lines.append(
+        f"{1 - result.about['alpha']:.0%} each{shared}. About these laws and rows, not about all models that could be."
+    )
     return "\n".join(lines) + "\n"
 
 
@@ -224,19 +210,10 @@ def _files(globs: list[str] | None) -> dict[str, Path]:
 
 def _check(path: Path, model: str, data: Any, rows: dict[str, Any], progress: Any) -> None:
     """Check evidence, and train a drawn tenth of its draws again."""
-    from fairkit.support.files import read_small
     from fairkit_alternatives.record import Alternatives
     from fairkit_alternatives.search import recheck
 
-    try:
-        evidence = Alternatives.from_dict(json.loads(read_small(path)))
-    except ValueError as error:
-        raise DataError(f"{path} is no JSON: {error}") from error
-    trained, wrong = recheck(evidence, model, data, **rows, progress=progress)
-    if wrong:
-        told = f"{len(wrong)} of {trained} draws that were trained again decide otherwise: {', '.join(wrong[:5])}"
-        raise FairkitError(
-            f"{told}. The evidence is made up, or was made with other versions ({evidence.about['version']})"
-        )
+    evidence = Alternatives.read(path)
+    trained = recheck(evidence, model, data, **rows, progress=progress)
     holds = f"holds: every statement follows from the counts, and {trained} draws trained again give the same counts"
     write(lambda _: f"{holds}\n{_screen(evidence)}", None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import closing, nullcontext
 from dataclasses import fields, replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from fairkit.errors import FairkitError, ParameterError
+from fairkit.errors import DataError, FairkitError, ParameterError
 from fairkit_cli import options as opt
 from fairkit_cli.packs import PackName, ToolScores, asked_by, counted_above_the_median
 from fairkit_cli.terminal.output import exit_code, finished, print_as, print_json, say, write
@@ -349,6 +350,9 @@ def verify(
     join: Annotated[
         str | None, opt.option("--join", "FILE", "The other table, where the audit took columns of one.")
     ] = None,
+    train: Annotated[
+        str | None, opt.option("--train", "FILE", "Rows to learn from, to train a tenth of alternatives again.")
+    ] = None,
     recompute: Annotated[
         bool, typer.Option("--recompute", help="Repeat the whole audit and compare every number.")
     ] = False,
@@ -374,7 +378,7 @@ def verify(
     from fairkit_registry.evidence.certificate import check, read_file
 
     if page is not None:
-        unused = (certificate, keys, model, data, join, endpoint)
+        unused = (certificate, keys, model, data, join, train, endpoint)
         _write_page(page, unused, recompute=recompute)
         return
     if certificate is None or not keys:
@@ -383,8 +387,9 @@ def verify(
     refuse_remote(certificate)
     if recompute and data is None:
         raise FairkitError("--recompute needs --data, and --model if there is one: it repeats the audit on them")
-    if endpoint is not None and not recompute:
-        raise FairkitError("--endpoint is asked by --recompute only; add it, or leave --endpoint out")
+    for name, value in (("endpoint", endpoint), ("train", train)):
+        if value is not None and not recompute:
+            raise FairkitError(f"--{name} is used by --recompute only; add it, or leave --{name} out")
     raw = read_file(Path(certificate))
     digest = None if model is None else _model_digest(model)
     outcome = check(raw, load_keys(keys), model_sha256=digest)
@@ -406,6 +411,7 @@ def verify(
                     _check_join(outcome, signed, join)
                 if recompute:
                     _recompute(outcome, signed, model, table, endpoint, join)
+                    _train_again(outcome, signed, model, table, train, join)
         except CertificateError as error:
             outcome.error = error
     print_as(output_format, record(outcome), *lines(str(Path(certificate)), outcome))
@@ -503,3 +509,40 @@ def _recompute(
         file = None if model is None else model_file(model, load_config())
         again = recompute(certificate, file, dataset, progress=progress)
     outcome.held += (f"all {len(again.findings)} findings, computed again",)
+
+
+def _train_again(
+    outcome: Verification, certificate: Certificate, model: str | None, data: Any, train: str | None, join: str | None
+) -> None:
+    """Train a drawn tenth of the alternatives again, where the certificate is about a search for them."""
+    from fairkit_alternatives.record import KEY, Alternatives
+    from fairkit_alternatives.search import recheck
+    from fairkit_cli.config import load_config
+    from fairkit_cli.names import model_file
+    from fairkit_cli.terminal.output import progress_bar
+    from fairkit_registry.errors import VerificationError
+    from fairkit_registry.evidence.settings import SignedSettings
+
+    signed = [one.evidence[KEY] for one in certificate.report.findings if KEY in one.evidence]
+    if not signed:
+        if train is not None:
+            raise FairkitError("the certificate is about no search for alternatives; leave out --train")
+        return
+    evidence = Alternatives.from_dict(json.loads(signed[0]))
+    if train is None or not evidence.about["selected_from_test"]:
+        needed = (
+            "name the rows to learn from, --train FILE" if train is None else "its selection rows are a table apart"
+        )
+        say(f"no alternative was trained again: {needed}; `fairkit alternatives --check` takes both")
+        return
+    settings = SignedSettings.from_dict(certificate.settings)
+    rows = [settings.open_data(one, join) for one in (train, data)]
+    try:
+        with progress_bar() as progress:
+            count = recheck(
+                evidence, model_file(str(model), load_config()), rows[0], test=rows[1], options=settings.options,
+                progress=progress,
+            )  # fmt: skip
+    except DataError as error:
+        raise VerificationError(str(error)) from error
+    outcome.held += (f"the counts of {count} alternatives, trained again",)
