@@ -101,6 +101,14 @@ class Barycenter(Mitigator):
         Capability(
             constraints=("statistical_parity",), dial="tolerance", steps=FRACTIONS, reads_group=True, trainings=4
         ),
+        Capability(  # equal distributions have equal means
+            constraints=("mean_prediction",),
+            dial="tolerance",
+            steps=(0.0, 0.05, 0.1, 0.2),
+            of_limit=False,
+            reads_group=True,
+            trainings=4,
+        ),
     )
 
     @dataclass(frozen=True, slots=True, kw_only=True)

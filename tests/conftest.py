@@ -28,7 +28,7 @@ LONGEST = (
     "outside/distributed/test_cluster.py",
     "outside/distributed/test_training.py",
     "fairkit_testing/test_new_project.py",
-    "fairkit_cli/test_registry_story.py",
+    "docs/test_pages.py",
     "docs/test_site.py",
     "docs/test_tutorial.py",
     "fairkit_repair/test_estimators.py",

@@ -169,12 +169,18 @@ def counted_above_the_median(
         return settings
     import numpy as np
 
+    from fairkit.auditing.prepare import as_model
+
     found = _column_of_scores(dataset, roles) if roles is not None else _scores_of(subject, dataset, settings)
     median = float(np.median(found))
     if median >= 1:
         raise ParameterError("at least half of the scores are 1, so that none is above the median")
-    say(f"the tool scores: counted are scores above {median:.6g}, the median of all {len(found):,} scores")
     options = replace(settings.options, threshold=float(np.nextafter(median, 1.0)))
+    turned = roles is not None and as_model(None, dataset).bind(dataset, options).info.outputs.get("turned")
+    if turned:  # a low score is the good one: strictly below the median
+        options = replace(options, threshold=float(np.nextafter(median, 0.0)))
+    side = "below" if turned else "above"
+    say(f"the tool scores: counted are scores {side} {median:.6g}, the median of all {len(found):,} scores")
     return replace(settings, options=options)
 
 

@@ -324,7 +324,7 @@ def _advise(
         choices=choices,
         few=tuple(too_few(metrics[0].metric, side, limits, sizes)),
         groups=tuple(sizes),
-        data=dict(roles),
+        data={key: value for key, value in roles.items() if key != "predictions" or task == "binary"},
         task=task,
         intersections=tuple(_intersections(dataset)),
     )

@@ -74,12 +74,13 @@ def _rate_of(context: Context) -> tuple[str, str | None]:
         raise NotAnsweredError(
             "scores above the median were not counted: `fairkit certify --pack nyc-ll144` on the scores counts them"
         )
+    side = "below" if context.report.model.outputs.get("turned") else "above"
     if decided["favorable"] > decided["unfavorable"]:
         raise NotAnsweredError(
-            f"{decided['favorable']:,} of {context.report.data.rows:,} people are above the threshold {cut:.6g}: it is "
-            "not the median; `fairkit certify --pack nyc-ll144` without a threshold takes it"
+            f"{decided['favorable']:,} of {context.report.data.rows:,} people are {side} the threshold {cut:.6g}: it "
+            "is not the median; `fairkit certify --pack nyc-ll144` without a threshold takes it"
         )
-    return "scoring rate", f"Counted are scores above {cut:.6g}, the median score of the whole sample."
+    return "scoring rate", f"Counted are scores {side} {cut:.6g}, the median score of the whole sample."
 
 
 def _rates(
@@ -114,7 +115,7 @@ def _rates(
     ]
     columns = (
         Column(sensitive), Column("people", "count"),
-        Column("selected" if note is None else "above the median", "count"), Column(word, "percent"),
+        Column("selected" if note is None else f"{note.split()[3]} the median", "count"), Column(word, "percent"),
         Column("rate from", "percent"), Column("rate to", "percent"), Column("impact ratio", "ratio"),
         Column("ratio from", "ratio"), Column("ratio to", "ratio"),
     )  # fmt: skip

@@ -403,7 +403,8 @@ def test_data_without_roles_says_how_to_load_it(data: Any) -> None:
 def test_reports_and_findings_print_as_lines() -> None:
     report = fairkit.audit(_graph(), _data())
     lines = str(report).splitlines()
-    assert len(lines) == 2 + len(report.findings)
+    assert len(lines) <= 25
+    assert lines[-1] == f"{len(report.findings) - (len(lines) - 3)} more: report.findings"
     assert lines[0].startswith("The largest disparity: ")
     assert f"{N} rows" in lines[1]
     found = report.find("accuracy_difference", "sex")

@@ -99,8 +99,8 @@ def test_three_lines_to_an_answer(model):
     first, second = str(report).splitlines()[:2]
     assert first.startswith("PASS: Of 100 people of group f, ")
     assert second == "LogisticRegression (binary) on X, 300 rows; favorable: y = 1"
-    assert repr(report).startswith(f"{first} {second}; ")
-    assert repr(fairkit.audit(model, X, Y, sensitive_features=SEX)).startswith("The largest disparity: ")
+    assert repr(report) == f"<Report of {second}: pass, {len(report.findings)} findings>"
+    assert str(fairkit.audit(model, X, Y, sensitive_features=SEX)).startswith("The largest disparity: ")
 
 
 FAVORABLE = {
@@ -142,7 +142,11 @@ def test_x_in_many_forms_is_the_same_audit():
         assert fairkit.audit(words, one, Y, sensitive_features=SEX).find("accuracy").value == 1.0
 
 
-LEARNERS = (LogisticRegression(), RandomForestClassifier(5), make_pipeline(StandardScaler(), LogisticRegression()))
+LEARNERS = (
+    LogisticRegression(),
+    RandomForestClassifier(5, random_state=0),
+    make_pipeline(StandardScaler(), LogisticRegression()),
+)
 
 
 @pytest.mark.parametrize("learner", LEARNERS, ids=lambda one: type(one).__name__)

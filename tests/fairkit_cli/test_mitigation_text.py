@@ -41,9 +41,7 @@ def test_each_class_has_its_own_distance_before(result):
 def test_no_number_is_broken_over_two_lines(result):
     lines = comparison(result, terminal=False).splitlines()
     assert not [line for line in lines if re.fullmatch(r"\s+\d{1,3}(\s+\d{1,3})?\s*", line)]
-    assert any(
-        re.search(r"equal_opportunity_difference \(class \w+\)\s+sex\s+0\.\d{3}\s+0\.\d{3}\s", line) for line in lines
-    )
+    assert any(re.search(r"DP difference \(class \w+\)\s+sex\s+0\.\d{3}\s+0\.\d{3}\s", line) for line in lines)
 
 
 def test_rounding_is_not_shown_as_an_end():

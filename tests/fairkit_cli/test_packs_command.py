@@ -111,6 +111,33 @@ def test_a_filed_summary_in_two_commands(folder: Path):
     assert len(shown) < 400_000
 
 
+def test_a_tool_whose_low_scores_are_good_is_counted_below_the_median(folder: Path):
+    """Of an odd number of people the one in the middle is not counted; the pack would refuse more than one half."""
+    rng = np.random.default_rng(0)
+    sex, n = rng.choice(["female", "male"], 4_001), 4_001
+    risk = np.clip(0.3 + 0.1 * (sex == "female") + 0.15 * rng.normal(size=n), 0.001, 0.999)
+    pq.write_table(
+        pa.table({"sex": sex, "risk": risk, "late": (rng.random(n) < risk).astype(int)}), folder / "r.parquet"
+    )
+    done = invoke(
+        "certify", "--pack", "nyc-ll144", "--data", folder / "r.parquet", "--predictions", "score=risk",
+        "--label", "late", "--favorable", "0", "--sensitive", "sex", "--key", folder / "key",
+        "--output", folder / "r.json",
+    )  # fmt: skip
+    assert "counted are scores below" in done.stderr
+    facts = folder / "risk.toml"
+    facts.write_text(f"{FACTS}tool_scores = true\n")
+    made = invoke(
+        "report", folder / "r.json", "--key", folder / "key.pub", "--pack", "nyc-ll144", "--facts", facts,
+        "--format", "csv",
+    )  # fmt: skip
+    found = {one["row"]: one for one in csv.DictReader(io.StringIO(made.stdout)) if one["table"] == "sex"}
+    for group in ("female", "male"):
+        assert float(found[group]["scoring rate"]) == pytest.approx((risk < np.median(risk))[sex == group].mean())
+    page = invoke("report", folder / "r.json", "--key", folder / "key.pub", "--pack", "nyc-ll144", "--facts", facts)
+    assert "Counted are scores below" in " ".join(page.stdout.split())
+
+
 def test_a_tool_that_scores_is_counted_above_the_median(folder: Path):
     done = invoke(
         "certify", "--pack", "nyc-ll144", "--data", folder / "applicants.csv", "--predictions", "score=score",

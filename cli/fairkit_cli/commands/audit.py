@@ -191,6 +191,11 @@ def why(
         assignments.append(f"why.refit={refit}")
     typed = replace(typed, auditors=["why"], assignments=assignments)  # type: ignore[type-var]
     report = run_audit(model, columns, typed, config, where, predictions, served, conditions)
+    if not report.findings:
+        raise ParameterError(
+            "there is no gap to divide: that takes two groups with people, and a model or, where predictions are "
+            "columns, decisions with their outcome (--label COL --favorable V)"
+        )
     write(lambda terminal: _text(report, output_format, terminal), output, verdict=report.verdict)
     raise typer.Exit(exit_code(report.verdict))
 

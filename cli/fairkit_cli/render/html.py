@@ -45,6 +45,8 @@ _CLASSES = {
 }
 _ELEMENTS = {"name": "bdi", "strong": "strong", "differs": "bdi"}
 _NOTES = {"warning": "subject", "verdict": "verdict none", "alarm": "verdict fail"}
+_FIT = 3
+"""So many columns fit a phone."""
 _SECTIONS = {"row": "trio", "signed": "signed", "unsigned": "unsigned"}
 
 
@@ -175,11 +177,19 @@ def html_table(table: Table) -> Markup:
         (first, _), *others = columns
         cells = [tag("td", _cell(row[place]), class_="number" if column.numeric else None) for place, column in others]
         body.append(tag("tr", tag("th", _cell(row[first]), scope="row"), cells))
-    inner = tag(
-        "table", tag("thead", tag("tr", head)), tag("tbody", body), aria_label=table.label, data_sortable=table.sortable
-    )
+    kind = _as_rows([plain_text(column.name, On.PAGE) for _, column in columns])
+    named: dict[str, Any] = {"aria_label": table.label, "data_sortable": table.sortable, **kind}
+    inner = tag("table", tag("thead", tag("tr", head)), tag("tbody", body), **named)
     scrolls = f"{table.label}, scrolls sideways"
     return tag("div", inner, class_="scroll", tabindex="0", role="group", aria_label=scrolls)
+
+
+def _as_rows(names: Sequence[str]) -> dict[str, str]:
+    """Return what makes lists of a wide table's rows on a phone, where every cell has its column's name before it."""
+    if len(names) <= _FIT:
+        return {}
+    texts = ["".join(c if c.isalnum() else f"\\{ord(c):x} " for c in name) for name in names]  # as strings of CSS
+    return {"class_": "rows", "style": ";".join(f"--h{n}:'{text}'" for n, text in enumerate(texts, 1) if n > 1)}
 
 
 def _cell(cell: Cell) -> Content:

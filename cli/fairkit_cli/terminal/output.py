@@ -322,7 +322,7 @@ class Terminal:
 
     def write(self, text: str) -> None:
         """Print lines of the result on standard output."""
-        write(lambda terminal: text)
+        write(lambda terminal: "\n".join(part for line in text.split("\n") for part in folded(line, terminal=terminal)))
 
     def json(self, value: Any) -> None:
         """Print the result for programs."""

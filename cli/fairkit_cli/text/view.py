@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fairkit.data.roles import value_text
+from fairkit.errors import FairkitError
 from fairkit.reading import disparities, headlines, kind_of, metric_name, metric_term, performance, survives
 from fairkit.results.evidence import Failure, evidence_of
 from fairkit.results.findings import GroupValue
@@ -336,7 +337,7 @@ def changes(report: Report, answers: list[Answer]) -> list[str]:
             seen.append(f"{name[:1].upper()}{name[1:]}: it passes. {size}")
     if any(one.verdict == "fail" for one in answers):
         why = "More rows of the same kind would hardly help where a limit is broken: the whole interval is beyond it."
-        if report.model.unseen:
+        if report.model.unseen or not _repairable(report):
             return [*said, f"{why} Other decisions would.", *seen]
         said.append(f"{why} Another model can: `fairkit mitigate` searches for the most accurate one that passes.")
         said.append(f"$ fairkit mitigate {repair_command(report)}")
@@ -356,6 +357,20 @@ def _seen(answer: Answer) -> str | None:
     )
 
 
+def _repairable(report: Report) -> bool:
+    """Tell whether an installed method can meet one of the limits."""
+    from fairkit_repair.repairing.candidates import candidates
+    from fairkit_repair.repairing.chance import limits_of
+
+    rules: list[Any] = [one.rule for one in report.policy]
+    task: Any = report.model.task
+    try:
+        limits = limits_of(rules, list(report.data.groups), of_rates=task == "binary")
+        return bool(candidates(limits, None, {}, 0.5, task))
+    except FairkitError:
+        return False
+
+
 def repair_command(report: Report) -> str:
     """Return the options of the command that searches for a model under the same policy."""
     parts = []
@@ -368,6 +383,8 @@ def repair_command(report: Report) -> str:
         parts += ["--label", shlex.quote(report.data.label)]
     if report.data.favorable is not None:
         parts += ["--favorable", shlex.quote(report.data.favorable)]
+    if report.model.task == "ranking" and report.data.clusters:
+        parts += ["--set", shlex.quote(f"data.query={report.data.clusters['column']}")]
     for name in report.data.groups:
         parts += ["--sensitive", shlex.quote(name)]
     return " ".join([*parts, "--data TRAIN --test TEST --output REPAIRED.onnx"])

@@ -66,7 +66,7 @@ function element(name, given, ...children) {
   made.append(...children.flat());
   return made;
 }
-const table = (label, heads, rows) => element("div", { class: "scroll" }, element("table", { "aria-label": label },
+const table = (label, heads, rows) => element("div", { class: "scroll" }, element("table", { "aria-label": label, class: "rows", style: heads.map((text, i) => `--h${i + 1}:"${text}"`).join(";") },
   element("thead", {}, element("tr", {}, heads.map(text => element("th", { scope: "col" }, text)))),
   element("tbody", {}, rows.map(([first, ...rest]) => element("tr", {}, element("th", { scope: "row" }, first), rest.map(text => element("td", {}, text)))))));
 

@@ -250,7 +250,8 @@ def require_columns(names: Iterable[str | None], columns: Sequence[str], *, role
     for name in names:
         if name is not None and name not in columns:
             hint = did_you_mean(name, columns, what="columns")
-            raise DataError(f"{table} has no {role} column {name!r}. {hint}")
+            named = " Name it with `label`." if role == "label" else ""
+            raise DataError(f"{table} has no {role} column {name!r}. {hint}{named}")
 
 
 # What cannot be meant by references, strata, clusters and group probabilities.

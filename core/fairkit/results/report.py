@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 
 SCHEMA = "fairkit.report/1"
+_MOST_SHOWN, _MOST_ANSWERS = 15, 6
+"""So many numbers, and so many limits, are printed."""
 
 
 def _unreferred(findings: list[Finding]) -> list[Finding]:
@@ -50,12 +52,20 @@ class Report(Tabular, Saved):
     about: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        """Return the answer, a line for the model and the data, and one for each finding."""
-        return "\n".join([*self._answers, self._head, *map(str, self.findings)])
+        """Return what a screen shows: the answers, what was audited, the first numbers, and how many more there are."""
+        reading = {name: imported(f"fairkit.reading:{name}")(self) for name in ("performance", "disparities")}
+        others = [finding for finding in self.findings if finding.auditor != "group"]
+        listed = [*reading["performance"][:3], *reading["disparities"], *others]
+        shown = list({id(finding): finding for finding in listed}.values())[:_MOST_SHOWN]
+        answers, more = self._answers, len(self.findings) - len(shown)
+        lines = [*answers[:_MOST_ANSWERS], self._head, *map(str, shown)]
+        lines += [f"{more} more: report.findings"] if more else []
+        lines += [f"{len(answers) - _MOST_ANSWERS} more limits: report.policy"] if len(answers) > _MOST_ANSWERS else []
+        return "\n".join(lines)
 
     def __repr__(self) -> str:
-        """Return a line: the answer, the model and the data."""
-        return " ".join([*self._answers[:1], f"{self._head}; {len(self.findings)} findings"])
+        """Return a line: the verdict, the model and the data."""
+        return f"<Report of {self._head}: {self.verdict or 'no policy'}, {len(self.findings)} findings>"
 
     @property
     def _head(self) -> str:

@@ -6,6 +6,7 @@ import dataclasses
 import datetime
 import hashlib
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from typer.testing import CliRunner
 
 from fairkit import Rule, Watch
 from fairkit_cli.main import app
-from fairkit_cli.pages.watch import watch_page
+from fairkit_cli.pages.watch import _needed, watch_page
 from fairkit_watch.settings import Reference, canonical
 
 DPD = "demographic_parity_difference:sex"
@@ -96,3 +97,35 @@ def test_an_alarm_that_is_divided_says_what_divides_it_further(tmp_path):
     divided = [dataclasses.replace(one, evidence={**one.evidence, "parts": {}}) for one in look.alarms]
     texts = [str(watch_page(dataclasses.replace(look, alarms=list(alarms))).parts) for alarms in (look.alarms, divided)]
     assert [command in text for text in texts] == [False, True]
+
+
+def quiet(folder: Any, days: int, gap: float) -> None:
+    """A watch of 600 decisions a day, of whose two halves one is approved `gap` more often, without any noise."""
+    yes = {"female": 135, "male": round(300 * (0.45 + gap))}
+    day = {"": {"": {"d": [600 - sum(yes.values()), sum(yes.values())]}}}
+    day["sex"] = {group: {"d": [300 - chosen, chosen]} for group, chosen in yes.items()}
+    with Watch.create(folder, [Rule.parse(f"{DPD}=0.1", "max")], decision="decision", sensitive=["sex"]) as watch:
+        told = {(FIRST + datetime.timedelta(t)).isoformat(): day for t in range(days)}
+        counts = hashlib.sha256(canonical(told)).hexdigest()
+        watch.book.append({"kind": "add", "batch": "all", "counts": counts, "rows": 600 * days, "days": told})
+        watch.new_alarms()
+
+
+def test_so_many_people_as_a_page_says_raise_an_alarm(tmp_path):
+    """A gap of .13 under a limit of .1 is quiet for 14 days; the page says when it will not be, and then it is not."""
+    quiet(tmp_path / "w", 14, 0.13)
+    told = re.search(r"about ([\d,]+) people, 3 weeks at this pace, would raise one", page(tmp_path / "w"))
+    people = int(told[1].replace(",", ""))
+    for share, code in ((0.9, 3), (1.1, 1)):
+        quiet(tmp_path / f"{share}", round(share * people / 600), 0.13)
+        assert CliRunner().invoke(app, ["watch", "show", str(tmp_path / f"{share}")]).exit_code == code
+
+
+def test_the_people_that_an_alarm_needs_by_hand():
+    """A band of .05 after 10,000 decisions fits between a week's .14 and the limit .1 after 15,625: 5 weeks."""
+    rule = SimpleNamespace(kind="max", limit=0.1, value=0.12, interval=(0.07, 0.17), verdict="undecided")
+    course = SimpleNamespace(weeks=[("", "", 0.09, None), ("", "", 0.11, None), ("", "", 0.14, None)])
+    told = _needed(SimpleNamespace(rows=10_000), rule, course).content
+    assert told.startswith("2 of 3 weeks are beyond the limit")
+    assert "about 15,700 people, 5 weeks at this pace" in told
+    assert _needed(SimpleNamespace(rows=10_000), SimpleNamespace(**vars(rule) | {"verdict": "fail"}), course) is None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 import subprocess
 
 import numpy as np
@@ -32,17 +34,26 @@ def _report(**predictions):
     return fairkit.audit(None, data, policy=[RULE])
 
 
-@pytest.fixture(scope="module")
-def told():
-    report = _report(score="s")
+def _told(report):
     finding = next(one for one in report.findings if one.metric == "statistical_parity_ks")
     made = panel(report, finding, evidence_of(finding, Histogram))
     made = html_parts([made])[0]
     assert "Not signed, not audited: a what-if." in made
-    import html
-    import re
-
     return json.loads(html.unescape(re.search(r'data-scores="([^"]*)"', made)[1]))
+
+
+@pytest.fixture(scope="module")
+def told():
+    return _told(_report(score="s"))
+
+
+@pytest.mark.parametrize("threshold", [0.3, 0.7])
+def test_it_starts_at_the_threshold_of_the_model(threshold):
+    told = _told(_report(score="s", decision="d", threshold=threshold))
+    assert told["edges"][told["start"]] == pytest.approx(threshold, abs=max(np.diff(told["edges"])))
+    report = _report(score="s", decision="d", threshold=threshold)
+    above = sum(sum(map(sum, bins[told["start"] :])) for bins in told["groups"].values())
+    assert above == pytest.approx(report.decisions["favorable"], abs=1_500 * max(np.diff(told["edges"])))
 
 
 @pytest.mark.long
