@@ -63,6 +63,7 @@ release: wheel
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	! grep -rlE '^(<{7}|>{7}) ' --include='*.*' core plugins cli registry tests docs benchmarks *.md # merges that nobody finished
 
 types: $(READY)
 	$(BIN)/mypy

@@ -142,7 +142,11 @@ def test_x_in_many_forms_is_the_same_audit():
         assert fairkit.audit(words, one, Y, sensitive_features=SEX).find("accuracy").value == 1.0
 
 
-LEARNERS = (LogisticRegression(), RandomForestClassifier(5), make_pipeline(StandardScaler(), LogisticRegression()))
+LEARNERS = (
+    LogisticRegression(),
+    RandomForestClassifier(5, random_state=0),
+    make_pipeline(StandardScaler(), LogisticRegression()),
+)
 
 
 @pytest.mark.parametrize("learner", LEARNERS, ids=lambda one: type(one).__name__)

@@ -34,7 +34,9 @@ def test_all_are_installed_and_load(projects):
     environment, made = projects
     rows = json.loads(environment.fairkit("plugins", "list", "--format", "json").stdout)
     loaded = {row["name"]: row["kinds"] for row in rows if row["distribution"] != "fairkit"}
-    assert loaded == {f"sample-{kind}": [kind.replace("-", " ")] for kind in made}
+    assert loaded == {
+        f"sample-{kind}": [kind.removesuffix("-in").removesuffix("-post").replace("-", " ")] for kind in made
+    }
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from fairkit_testing import Outcome
 
 
-KINDS = ("metric", "auditor", "mitigator", "learner", "evidence-chart", "source", "pack")
+KINDS = (
+    "metric", "auditor", "mitigator", "mitigator-in", "mitigator-post", "learner", "evidence-chart", "source", "pack",
+)  # fmt: skip
+"""What a project can be of; `mitigator` changes rows before training, the others training itself or a given model."""
 TEMPLATE = Path(__file__).parent / "template"
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -32,6 +35,8 @@ _SUMMARIES = {
     "metric": "The mean score of those who are refused.",
     "auditor": "The share of rows whose score is near the threshold.",
     "mitigator": "Rows weighted so that every group counts the same.",
+    "mitigator-in": "Training again with more weight on the group that is accepted less.",
+    "mitigator-post": "A threshold for each group, so that equal shares are accepted.",
     "learner": "Extremely randomized trees as a learner by name.",
     "evidence-chart": "How long people of each group wait, as a table and a picture.",
     "source": "A file with a JSON record in each line, as a table.",
@@ -42,12 +47,14 @@ _USAGE = {
     "metric": f"fairkit audit model.onnx {_DATA}   # every audit measures it now",
     "auditor": f"fairkit audit model.onnx {_DATA} --auditor {{name}}",
     "mitigator": f"fairkit mitigate --plugin {{name}} {_DATA} --output fair.onnx",
+    "mitigator-in": f"fairkit mitigate --plugin {{name}} {_DATA} --output fair.onnx",
+    "mitigator-post": f"fairkit mitigate --plugin {{name}} --model model.onnx {_DATA} --output fair.onnx",
     "learner": f"fairkit mitigate --plugin reweigh --learner {{name}} {_DATA} --output fair.onnx",
     "evidence-chart": f"fairkit audit model.onnx {_DATA} --format html --output report.html",
     "source": "fairkit audit model.onnx --data {name}:people.jsonl --label hired --favorable 1 --sensitive sex",
     "pack": "fairkit report audit.json --key auditor.pub --pack {name} --facts facts.toml --output summary.html",
 }
-_TRAINS = ("mitigator", "learner")
+_TRAINS = ("mitigator", "mitigator-in", "mitigator-post", "learner")
 """Kinds whose contract checks train with every learner of ours."""
 
 NewName = Annotated[str, typer.Argument(metavar="NAME", help="What users will type: lower-case-words.")]
