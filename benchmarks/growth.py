@@ -16,14 +16,10 @@ from pathlib import Path
 from commands import HERE, run, version
 from engines import make
 
-SIZES = {
-    "rows": (10**4, 10**5, 10**6, 10**7),
-    "columns": (10, 100, 1_000),
-    "groups": (10, 100, 1_000, 10_000),
-    "people": (12_500, 50_000, 200_000, 1_000_000),
-}
-ROLES = ["--label", "outcome", "--favorable", "1", "--sensitive", "group"]
-ROLES += ["--predictions", "decision=decision,score=score"]
+SIZES = {"rows": (10**4, 10**5, 10**6, 10**7), "columns": (10, 100, 1_000), "groups": (10, 100, 1_000, 10_000)}
+SIZES["people"] = (12_500, 50_000, 200_000, 1_000_000)
+ROLES = "--label outcome --favorable 1 --sensitive group --predictions decision=decision,score=score"
+PEOPLE = "--auditor dif --set dif.fair_metric=euclidean --set dif.columns=x0,x1,x2,x3,x4,x5 --set dif.output=score"
 
 
 def command(kind: str, size: int, folder: Path) -> list[str]:
@@ -31,11 +27,7 @@ def command(kind: str, size: int, folder: Path) -> list[str]:
     path = folder / f"{kind}-{size}.parquet"
     shape = {"rows": (size, 10, 0), "columns": (20_000, 2, size), "groups": (10**6, size, 0), "people": (size, 2, 6)}
     make(path, *shape[kind])
-    asked = ["audit", "--data", str(path), *ROLES]
-    if kind != "people":
-        return asked
-    asked += ["--auditor", "dif", "--set", "dif.fair_metric=euclidean", "--set", "dif.output=score"]
-    return [*asked, "--set", "dif.columns=" + ",".join(f"x{i}" for i in range(6))]
+    return ["audit", "--data", str(path), *ROLES.split(), *(PEOPLE.split() if kind == "people" else [])]
 
 
 def main() -> None:
@@ -53,12 +45,10 @@ def main() -> None:
                 asked = command(kind, size, Path(made))
                 now, then = [[run(asked, root) for _ in range(2)][1] if root else None for root in (HERE, other)]
                 seen.append((size, now.cpu))
-                slope = ratio = ""
+                slope, ratio = "", f"{now.cpu / then.cpu:.2f}" if then else ""
                 if len(seen) > 2:
                     (_, least), (before, less), (_, most) = seen[0], seen[-2], seen[-1]
                     slope = f"{math.log((most - least) / (less - least)) / math.log(size / before):.2f}"
-                if then:
-                    ratio = f"{now.cpu / then.cpu:.2f}"
                 print(f"| {kind} | {size:,} | {now.cpu:.2f} | {now.peak:,.0f} | {slope} | {ratio} |", flush=True)
 
 
