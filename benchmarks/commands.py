@@ -143,7 +143,11 @@ def commands(name: str, folder: Path) -> Iterator[tuple[str, list[str]]]:
     yield "audit page", ["audit", model, *roles, "--format", "html", "--output", str(folder / "page.html")]
     yield "certify", ["certify", model, *roles, "--key", key, "--output", certificate]
     check = ["--model", model, "--key", f"{key}.pub", "--data", data, "--recompute"]
+    yield "verify of a signature", ["verify", certificate, "--key", f"{key}.pub"]
     yield "verify --recompute", ["verify", certificate, *check]
+    if name != "loans-lightgbm":
+        rule = f"demographic_parity_difference:{sensitive.split(',')[0]}=0.05"
+        yield "mitigate by policy", ["mitigate", *roles, "--max", rule, "--output", out]
     yield "compare", ["compare", model, model, *roles]
     yield "registry add", ["registry", "add", name, model, "--certificate", certificate, *where]
     yield "registry list", ["registry", "list", *where]
@@ -160,6 +164,7 @@ def work(cases: list[str], only: list[str], folder: Path) -> Iterator[tuple[str,
     run(["key", "new", str(folder / "key"), "--no-passphrase"], HERE, timings=False)
     KEEP.mkdir(parents=True, exist_ok=True)
     yield "none", "--help", ["--help"], not only
+    yield "none", "plugins", ["plugins"], not only or "plugins" in only
     for name in cases:
         if not (KEEP / f"{name}.onnx").exists():  # in a process of its own, whose memory no run inherits
             subprocess.run([sys.executable, __file__, "--make", name], check=True)

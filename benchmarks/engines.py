@@ -59,23 +59,25 @@ ENGINES = {
 }
 
 
-def make(path: Path, rows: int) -> None:
-    """Write decisions and scores of people in ten groups, the same for the same number of rows."""
+def make(path: Path, rows: int, groups: int = GROUPS, unused: int = 0) -> None:
+    """Write decisions and scores of people in groups, and unused columns, the same for the same numbers."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    names = pa.array([f"group {number}" for number in range(GROUPS)])
-    schema = pa.schema({"group": pa.string(), "outcome": pa.int64(), "decision": pa.int64(), "score": pa.float64()})
+    names = pa.array([f"group {number}" for number in range(groups)])
+    types = {"group": pa.string(), "outcome": pa.int64(), "decision": pa.int64(), "score": pa.float64()}
+    schema = pa.schema(types | {f"x{number}": pa.float64() for number in range(unused)})
     with pq.ParquetWriter(path, schema) as writer:
         for number, start in enumerate(range(0, rows, PIECE)):
             rng, size = np.random.default_rng([7, number]), min(PIECE, rows - start)
-            group = rng.integers(0, GROUPS, size)
-            merit = rng.standard_normal(size) + group / GROUPS
+            group = rng.integers(0, groups, size)
+            merit = rng.standard_normal(size) + group / groups
             columns = [
                 names.take(pa.array(group)),
                 pa.array((merit + rng.standard_normal(size) > 0.5).astype(np.int64)),
                 pa.array((merit > 0).astype(np.int64)),
                 pa.array(1 / (1 + np.exp(-merit))),
+                *map(pa.array, rng.standard_normal((unused, size))),
             ]
             writer.write_table(pa.table(columns, schema=schema))
 

@@ -472,9 +472,9 @@ def told_apart(sample: BinnedRows, name: str, context: AuditContext) -> Finding:
     told = (
         "The group cannot be told above chance from the other columns by this rule."
         if low <= 0.5
-        else f"Group {groups[group]!r} is told best; by single columns: {names}."
+        else f"The other columns tell group {groups[group]!r} best; each alone: {names}."
     )
-    notes = [told, "A naive Bayes rule on binned columns, learned on one half of the rows and tried on the other."]
+    notes = [told, "A naive Bayes rule on binned columns was trained on one half of the rows and tested on the other."]
     notes += [] if sample.whole else [f"On {len(sample.half):,} rows, those of the smallest hashes."]
     return Finding(
         auditor="data",

@@ -53,10 +53,10 @@ def typed(command: str, folder: Path, *, columns: int = COLUMNS, key: bytes = b"
     return _settled(shown.decode("utf-8", "replace")), os.waitstatus_to_exitcode(status)
 
 
-def assert_readable(shown: str, columns: int = COLUMNS) -> None:
+def assert_readable(shown: str) -> None:
     """Refuse codes on the screen and lines that are longer than it."""
     assert not re.search(r"\x1b|\[\d+m", shown), shown
-    wide = [line for line in shown.splitlines() if len(line) > columns and max(map(len, line.split())) < 60]
+    wide = [line for line in shown.splitlines() if len(line) > COLUMNS and max(map(len, line.split())) < 60]
     assert wide == [], wide  # an address is not broken
 
 
@@ -65,7 +65,7 @@ _BLOCK = re.compile(r"^```(sh|python|toml)(?: exit=(\d+))?\n(.*?)^```", re.DOTAL
 
 def typed_page(
     page: str, folder: Path, *, kinds: Sequence[str] = ("sh", "python"), cumulative: bool = False, follow: bool = True,
-    columns: int = COLUMNS, **more: Any,
+    **more: Any,
 ) -> list[str]:  # fmt: skip
     """Run a page's blocks in order, each with the exit code that it states; return what each of the shell's shows.
 
@@ -92,8 +92,8 @@ def typed_page(
             if kind == "toml":
                 (at / "fairkit.toml").write_text(text)
             shell = re.sub(r"^pip install .*$", "", "fairkit audit" if kind == "toml" else text, flags=re.MULTILINE)
-            shown, ended = typed(f"trap 'pwd > {here}' EXIT\n{shell}", at, columns=columns, **more)
-            assert_readable(shown, columns)
+            shown, ended = typed(f"trap 'pwd > {here}' EXIT\n{shell}", at, **more)
+            assert_readable(shown)
             screens.append(shown)
         assert ended == int(code or 0), f"{text}\nexit code {ended}\n{shown}"
         assert "Traceback" not in shown, shown

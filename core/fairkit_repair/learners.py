@@ -15,6 +15,7 @@ import numpy as np
 from fairkit.commands import in_command
 from fairkit.errors import DataError, FairkitError, MissingExtraError, ParameterError, PluginError
 from fairkit.learners import LEARNERS, EncodedRows, Learner, find_learner
+from fairkit.support.timings import phase
 from fairkit_onnx.write.encode import Encoder, fit_encoder
 from fairkit_onnx.write.export import TabularModel
 
@@ -79,6 +80,7 @@ def encoder_for(name: str, table: Table) -> Encoder:
     )
 
 
+@phase("train")
 def fit_estimator(
     name: str,
     matrix: NDArray[np.float32],

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
-import pyarrow as pa
 
 from fairkit.capabilities import Capability
-from fairkit.data.arrow_types import as_arrow
+from fairkit.data.arrow_types import as_arrow, texts_as_arrow
 from fairkit.errors import DataError, ParameterError
 from fairkit.fitted import FittedModel, Prediction
 from fairkit.hookspecs import hookimpl
@@ -23,13 +22,13 @@ from fairkit_onnx.write.encode import as_float32
 from fairkit_onnx.write.export import as_input
 from fairkit_onnx.write.rules import GroupColumn
 from fairkit_subgroups.searching.cells import ColumnCells, Family, Tallies, make_cells, tally_column
-from fairkit_subgroups.searching.tables import Residuals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
     import onnx
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from fairkit.data.table import Table
@@ -323,6 +322,8 @@ def learn(
     progress: Progress,
 ) -> Learned:
     """Learn corrections."""
+    from fairkit_subgroups.searching.tables import Residuals
+
     tables = Residuals(cells.family, fit.codes, fit.outcome, fit.weights)
     moved, stop_logits = logit(fit.base), logit(stop.base)
     tables.set(_sigmoid(moved))
@@ -436,4 +437,4 @@ def _arrow(values: NDArray[Any], name: str) -> pa.Array:
     texts = values.dtype.kind in "OUS" and any(isinstance(one, str) for one in values[:1000].tolist())
     if not texts:
         return as_arrow(as_float32(values, name).astype(np.float64))
-    return pa.array([one if isinstance(one, str) else None for one in values.tolist()], pa.string())
+    return texts_as_arrow(np.array([one if isinstance(one, str) else None for one in values.tolist()], object))

@@ -70,7 +70,7 @@ def test_compare(run, decided):
     about = ("--data", decided, "--label", "repaid", "--favorable", "1", "--sensitive", "sex")
     result = run("compare", "--predictions", "score=p", "--predictions", "decision=approved", *about)
     assert result.exit_code == 0, result.output
-    assert "every model beside columns p" in result.stdout
+    assert "each model compared with columns p" in result.stdout
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_the_first_screen_says_verdict_chance_and_what_got_worse(folder):
     told = mitigate(*FAST, "--set", "mitigate.deterministic=false").stdout
     first = " ".join(told.split())
     assert "threshold-optimizer (constraint = demographic_parity, tolerance = 0.02): PASS" in first
-    assert "predicted from rows outside training, the next ones too: accuracy " in first
+    assert "predicted from rows outside training, like those below: accuracy " in first
     assert "RANDOMIZED: some decisions are drawn by chance" in first
     assert "WORSE (significant)" in first
     assert 1 <= first.count("next: ") <= 3

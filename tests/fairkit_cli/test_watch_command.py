@@ -56,6 +56,16 @@ def state(here):
     return here / "w"
 
 
+def test_a_beginning_says_what_each_table_must_have(here):
+    said = run(
+        "watch", "init", "--state", "w", "--predictions", "decision=chosen,favorable=yes,score=p", "--label", "repaid",
+        "--favorable", "1", "--sensitive", "sex", "--max", RULE,
+    ).output  # fmt: skip
+    assert "chosen (favorable: yes), repaid (favorable: 1), p, sex" in " ".join(said.split())
+    pq.write_table(pa.table({"sex": ["f"], "chosen": ["no"]}), here / "decisions-2024-01-01.parquet")
+    assert "no watched column 'p'" in run("watch", "add", "w", "--data", "decisions-2024-01-01.parquet", code=2).output
+
+
 def test_a_watch_from_the_command_line(state, here):
     file = write(here / "in", 0)
     shown = json.loads(run("watch", "add", state, "--data", file, "--format", "json").stdout)

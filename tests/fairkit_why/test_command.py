@@ -41,7 +41,7 @@ def test_lines(folder):
     )  # fmt: skip
     assert abs(int(people[1]) - int(people[2]) - float(people[3])) <= 1
     assert sum(float(part.split()[-1]) for part in people[4].split(", ")) == pytest.approx(float(people[3]), abs=0.3)
-    assert "log-odds (exact)" in flat
+    assert "log-odds of approval (exact)" in flat
     assert "Intervals hold at once; sampling is" in text
     assert " because more people of group male are qualified; " in flat
     assert "Alike in income, employment:" in text

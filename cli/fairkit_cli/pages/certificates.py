@@ -254,7 +254,7 @@ _UNIT = 1.5
 def comparison_page(result: Comparison) -> Page:
     """Return the page of a comparison."""
     base = result.models[0]
-    title = result.title or f"{result.data.name}, {result.data.rows:,} rows: every model beside {base.name}"
+    title = result.title or f"{result.data.name}, {result.data.rows:,} rows: each model compared with {base.name}"
     intro = (
         f"On the same {result.data.rows:,} rows of {result.data.name}, with {result.confidence:.0%} intervals of the "
         "paired differences."

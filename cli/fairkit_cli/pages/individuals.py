@@ -210,7 +210,7 @@ MOST = 6
 _MARKS = 12
 _RATES = {name: name for name in ("true_positive_rate", "false_positive_rate")} | {"decision": "selection_rate"}
 _OF = {"decision": "favorable decisions", "true_positive_rate": "favorable decisions among the qualified",
-       "false_positive_rate": "favorable decisions among the unqualified", "score": "log-odds",
+       "false_positive_rate": "favorable decisions among the unqualified", "score": "log-odds of approval",
        "outcome": "favorable outcomes"}  # fmt: skip
 _PARTS = {"base_rate_part": ("more people of group {0} are qualified", "fewer people of group {0} are qualified"),
           "true_positive_rate_part": ("its qualified {1} more often", "its qualified {1} less often"),

@@ -389,7 +389,7 @@ def choice_parts(search: Study) -> list[Part]:
     """Return how the pick was found, and which alternatives came next."""
     tried = f"  {len(search.measured)} alternatives tried in {search.seconds:,.0f} s, {_left_out(search)} left out"
     rows = "training rows" if search.given else "rows outside training"
-    told = f"  predicted from {rows}, the next ones too: {_predicted(search, search.choice)} (asked: {search.sure:g})"
+    told = f"  predicted from {rows}, like those below: {_predicted(search, search.choice)} (asked: {search.sure:g})"
     parts: list[Part] = [Note(told, "" if search.reached else "alarm"), Note(tried)]
     if search.looks > 1 or search.looks_doubt:
         look = f"  look {search.looks} at these test rows{' or later' if search.looks_doubt else ''}"

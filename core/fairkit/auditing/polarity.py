@@ -304,5 +304,5 @@ def _apart(names: tuple[str, str], seen: Seen) -> str:
         cut = f" (it follows a threshold of about {(seen.refused + seen.taken) / 2:.3g})"
     return (
         f"On {seen.apart:,} of {seen.rows:,} rows {label!r} decides otherwise than {score!r} >= 0.5{cut}. {label!r} is "
-        "audited as the decision; the threshold 0.5 would audit the other."
+        f"audited as the decision; to audit {score!r} >= 0.5 instead, set `threshold` to 0.5."
     )

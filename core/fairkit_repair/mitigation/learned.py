@@ -263,8 +263,8 @@ def gives_up(table: Table, before: Report, after: Report) -> tuple[str, ...]:
         return ()
     return (
         f"The model is not much better than chance: its balanced accuracy on the test rows is {last[0]:.3g}, and that "
-        f"of the model before is {first[0]:.3g}. What it promises is bought by telling hardly anybody apart: ask for "
-        "less, or choose another method.",
+        f"of the model before is {first[0]:.3g}. It keeps what it promises by treating nearly everybody alike: allow a "
+        "larger difference, or choose another method.",
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairkit.errors import FairkitError, ParameterError
+from fairkit.support.timings import phase
 from fairkit_repair.repairing.candidates import learner_settings, unconstrained
 from fairkit_repair.repairing.chance import FOLDS
 from fairkit_repair.repairing.evaluate import OutOfTimeError
@@ -38,6 +39,7 @@ _HOPELESS = 0.05
 _Z = NormalDist().inv_cdf(0.975)
 
 
+@phase("search")
 def search(bench: Bench, forecast: Forecast, usable: Sequence[Trial], study: Study, progress: Progress) -> list[Trial]:
     """Measure trials, cheap first; the first is the model without mitigation, which is always measured."""
     queue = [unconstrained(), *usable]
