@@ -135,24 +135,20 @@ def commands(name: str, folder: Path) -> Iterator[tuple[str, list[str]]]:
     certificate, key, where = str(folder / f"{name}.json"), str(folder / "key"), ["--registry", str(folder / "r")]
     yield "audit", ["audit", model, *roles]
     for auditor, told in (("consistency", []), ("restricted-dro", ["epsilon"]), ("dif", ["epsilon"])):
-        settings = [f"{auditor}.{one}=0.1" for one in told]
-        yield (
-            f"audit {auditor}",
-            ["audit", model, *roles, "--auditor", auditor, *(x for s in settings for x in ("--set", s))],
-        )
+        more = [part for one in told for part in ("--set", f"{auditor}.{one}=0.1")]
+        yield f"audit {auditor}", ["audit", model, *roles, "--auditor", auditor, *more]
     yield "audit page", ["audit", model, *roles, "--format", "html", "--output", str(folder / "page.html")]
     yield "certify", ["certify", model, *roles, "--key", key, "--output", certificate]
     check = ["--model", model, "--key", f"{key}.pub", "--data", data, "--recompute"]
     yield "verify of a signature", ["verify", certificate, "--key", f"{key}.pub"]
     yield "verify --recompute", ["verify", certificate, *check]
-    if name != "loans-lightgbm":
-        rule = f"demographic_parity_difference:{sensitive.split(',')[0]}=0.05"
-        yield "mitigate by policy", ["mitigate", *roles, "--max", rule, "--output", out]
     yield "compare", ["compare", model, model, *roles]
     yield "registry add", ["registry", "add", name, model, "--certificate", certificate, *where]
     yield "registry list", ["registry", "list", *where]
     if name == "loans-lightgbm":
         return
+    rule = f"demographic_parity_difference:{sensitive.split(',')[0]}=0.05"
+    yield "mitigate by policy", ["mitigate", *roles, "--max", rule, "--output", out]
     for method in (*TRAINED, *REPAIRED):
         more = ["--model", model] if method in REPAIRED else []
         more += ["--set", f"sensitive={sensitive.split(',')[0]}"] if method == "fairgbm" else []

@@ -136,9 +136,10 @@ def _of_column(column: Column, evidence: Mapping[str, Any]) -> list[Finding]:
     search, none, best = column.search, column.none, column.found
     low = max(0.0, best.at_least) if best is not None and best.counts else 0.0
     common: dict[str, Any] = {"auditor": AlternativesAuditor.name, "sensitive": column.name, "better": "lower",
-              "confidence": 1 - column.aim.alpha}  # fmt: skip
+              "confidence": 1 - search.about["alpha"]}  # fmt: skip
     declared = {name: search.about[name] for name in ("metric", "loss", "reduction", "objective")}
-    note = "Each end holds at this confidence by itself. It is about these laws and rows, not all possible models."
+    shared = ", over all sensitive columns of the search" if len(search.columns) > 1 else " by itself"
+    note = f"Each end holds at this confidence{shared}. It is about these laws and rows, not all possible models."
     nothing = "the test rows exclude no reduction" if none.at_most >= none.base else None
     value = max(none.largest, best.reduction if best is not None and best.counts else 0.0)
     made = [
