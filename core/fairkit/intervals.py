@@ -209,14 +209,21 @@ def pairwise(
     values: Array, limits: Limits, z: float, correlation: Array | None = None, pairs: Pairs | None = None
 ) -> tuple[Array, Array, Array]:
     """Return |difference|, its lower and its upper limit for every pair of groups, or for some: each [..., pairs]."""
-    a, b = np.triu_indices(values.shape[-1], 1) if pairs is None else pairs
+    a, b = _pairs(values.shape[-1]) if pairs is None else pairs
     difference = values[..., a] - values[..., b]
     low, high = difference_limits(values, limits, z, a, b, correlation)
     return np.abs(difference), np.maximum(np.maximum(low, -high), 0), np.maximum(high, -low)
 
 
+@functools.cache
+def _pairs(groups: int) -> Pairs:
+    return np.triu_indices(groups, 1)
+
+
 def reach(values: Array, limits: Limits, z: float, end: int, correlation: Array | None = None) -> Array:
     """Return for each group a bound on what `pairwise` has for its pairs, [G]: `end` 0, 1 or 2 as its three results."""
+    if len(values) <= _BLOCK:  # `largest` looks at all pairs of so few
+        return np.full(len(values), np.inf)
     low, high = limits(z)
     top, bottom = {0: (values, values), 2: (high, low)}.get(end) or _half_way(values, low, high, correlation)
     room = np.abs([top, bottom])
@@ -242,6 +249,8 @@ def largest(bounds: Array, of: Callable[[Pairs], Array]) -> float:
 
     The groups are taken in the order of their bounds, each with all before it, until no further one can matter.
     """
+    if len(bounds) <= _BLOCK:
+        return float(of(_pairs(len(bounds))).max(initial=-np.inf))
     bounds = np.where(np.isnan(bounds), np.inf, bounds)
     order, best = np.argsort(-bounds, kind="stable"), -math.inf
     for start in range(0, len(order), _BLOCK):

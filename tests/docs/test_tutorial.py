@@ -16,7 +16,7 @@ _BLOCK = re.compile(r"```(sh|python)(?: exit=(\d+))?\n(.*?)```", re.DOTALL)
 
 
 def test_the_tutorial_runs_as_typed(public_data, tmp_path):
-    typed_page("docs/tutorials/income.md", tmp_path, cumulative=True, FAIRKIT_DATA=str(public_data))
+    typed_page("docs/tutorials/income.md", tmp_path, cumulative=True, key=b"\n", FAIRKIT_DATA=str(public_data))
 
 
 def test_a_model_is_watched_until_it_drifts_and_its_alias_is_taken_back(tmp_path):
