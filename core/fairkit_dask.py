@@ -105,7 +105,10 @@ def _client(distributed: Any, scheduler: str) -> Iterator[Any]:
 
 def check_workers(client: Any, distributions: Mapping[str, str], extras: Iterable[str] = ()) -> None:
     """Compare fairkit and other distributions on every worker with those here, and look for what extras need."""
-    wanted = {"fairkit": version("fairkit"), **{_plain(name): told for name, told in distributions.items()}}
+    wanted = {
+        "fairkit": version("fairkit"),
+        **{_plain(name): distribution for name, distribution in distributions.items()},
+    }
     libraries = {extra: _libraries(extra) for extra in sorted(extras)}
     for address, found in client.run(_probe()).items():
         _check_worker(address, found, wanted, libraries)
@@ -137,11 +140,11 @@ def _probe() -> Any:
     def installed() -> dict[str, str]:
         from importlib.metadata import distributions
 
-        found: dict[str, str] = {}
-        for one in distributions():
-            name = (one.metadata["Name"] or "").lower().replace("_", "-")
-            found.setdefault(name, one.version)
-        return found
+        result: dict[str, str] = {}
+        for distribution in distributions():
+            name = (distribution.metadata["Name"] or "").lower().replace("_", "-")
+            result.setdefault(name, distribution.version)
+        return result
 
     return installed
 
@@ -349,8 +352,8 @@ class Pieces:
     def collect(self) -> list[Any]:
         """See `Spread.collect`."""
         with lost("the work on the rows"):
-            found: list[Any] = self.engine.client.gather(self._futures)
-        return found
+            result: list[Any] = self.engine.client.gather(self._futures)
+        return result
 
 
 @contextmanager

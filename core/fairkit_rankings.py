@@ -153,12 +153,12 @@ class Items:
     def whole(self) -> Chunk:
         """Return all items in one order whatever the pieces were: by query, then as their numbers say."""
         first = self.chunks[0]
-        query = np.concatenate([one.query for one in self.chunks])
-        scores = np.concatenate([one.scores for one in self.chunks], axis=1)
+        query = np.concatenate([chunk.query for chunk in self.chunks])
+        scores = np.concatenate([chunk.scores for chunk in self.chunks], axis=1)
         relevance = None
         if first.relevance is not None:
-            relevance = np.concatenate([one.relevance for one in self.chunks if one.relevance is not None])
-        groups = {name: np.concatenate([one.groups[name] for one in self.chunks]) for name in first.groups}
+            relevance = np.concatenate([chunk.relevance for chunk in self.chunks if chunk.relevance is not None])
+        groups = {name: np.concatenate([chunk.groups[name] for chunk in self.chunks]) for name in first.groups}
         keys = [*groups.values(), *([] if relevance is None else [relevance]), *scores, query]
         order = np.lexsort(keys)
         return Chunk(
@@ -384,10 +384,10 @@ def queries_of(items: Chunk, k: int, groups: list[tuple[str | None, int]], model
     queries = []
     for sensitive, size in groups:
         codes = np.zeros(len(query), np.int64) if sensitive is None else items.groups[sensitive]
-        known = codes >= 0  # an item without a group has a place, and counts in no group
-        cells = query[known] * size + codes[known]
+        is_known = codes >= 0  # an item without a group has a place, and counts in no group
+        cells = query[is_known] * size + codes[is_known]
         sums = {
-            name: np.bincount(cells, values[known], count * size).astype(np.float64).reshape(count, size)
+            name: np.bincount(cells, values[is_known], count * size).astype(np.float64).reshape(count, size)
             for name, values in parts.items()
         }
         queries.append(Queries(ndcg=quality, **sums))

@@ -100,7 +100,7 @@ class AlternativesAuditor(Auditor):
         if self._found is None:
             return np.zeros((0, 2, 2), dtype=np.int64)
         about = self._found.about
-        cells = {tuple(names): place for place, names in enumerate(about["groups"])}
+        cells = {tuple(names): index for index, names in enumerate(about["groups"])}
         names = [context.dataset.group_names(split) for split in about["sensitive"]]
         own, back = np.unique([batch.groups[split] for split in about["sensitive"]], axis=1, return_inverse=True)
         # a row without a group has the code -1
@@ -187,7 +187,7 @@ def _evidence_of(value: Any) -> Alternatives:
 def _records(value: Any) -> list[dict[str, Any]]:
     """Return a line for each alternative and sensitive column."""
     columns = _evidence_of(value).columns
-    return [{"column": name, **one} for name, column in columns.items() for one in column.records()]
+    return [{"column": name, **record} for name, column in columns.items() for record in column.records()]
 
 
 class AlternativesChart(EvidenceChart):
@@ -203,10 +203,10 @@ class AlternativesChart(EvidenceChart):
         return ChartTable(
             columns=("alternative", "groups", "less disparity", "from", "to", "loss", "from", "to"),
             rows=[
-                (one["name"] + (" (pick)" if one["pick"] else ""), one["column"],
-                 *(round(one[key], 4) for key in ("reduction", "reduction_low", "reduction_high")),
-                 *(round(one[key], 4) for key in ("loss", "loss_low", "loss_high")))
-                for one in lines[: self._MOST]
+                (line["name"] + (" (pick)" if line["pick"] else ""), line["column"],
+                 *(round(line[key], 4) for key in ("reduction", "reduction_low", "reduction_high")),
+                 *(round(line[key], 4) for key in ("loss", "loss_low", "loss_high")))
+                for line in lines[: self._MOST]
             ],
         )  # fmt: skip
 
@@ -237,7 +237,7 @@ class AlternativesChart(EvidenceChart):
                 },
                 {"data": {"values": [{"loss": found.aim.loss}]}, "mark": rule, "encoding": {"x": x}},
                 {
-                    "data": {"values": [{"reduction": one.none.at_most} for one in found.columns.values()]},
+                    "data": {"values": [{"reduction": column.none.at_most} for column in found.columns.values()]},
                     "mark": rule,
                     "encoding": {"y": y},
                 },

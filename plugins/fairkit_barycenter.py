@@ -169,8 +169,8 @@ class Barycenter(Mitigator):
             share = method._share(plain, moved, splits, weights)
             reached = (1 - share) * plain + share * moved
             distances = {
-                name: [largest_distance(x.astype(np.float64), one.codes, weights) for x in (plain, reached)]
-                for name, one in zip(names, splits, strict=True)
+                name: [largest_distance(x.astype(np.float64), split.codes, weights) for x in (plain, reached)]
+                for name, split in zip(names, splits, strict=True)
             }
             details = {"share": share, "out_of_fold": {"statistical_parity_ks": distances}}
             models.append(BarycenterModel(base=base, transports=tuple(transports), share=share, details=details))

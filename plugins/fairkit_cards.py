@@ -207,7 +207,9 @@ def hub_card(card: Card) -> str:
     has no place for intervals; each metric's name says its own, and `args` has it as numbers.
     """
     front_matter: dict[str, Any] = {"library_name": "onnx", "tags": ["onnx", "fairness", "fairkit", *card.tags]}
-    chosen = next((one for one in card.certificates if one.verified), None) or next(iter(card.certificates), None)
+    chosen = next((certificate for certificate in card.certificates if certificate.verified), None) or next(
+        iter(card.certificates), None
+    )
     if chosen is not None:
         front_matter["model-index"] = [{"name": card.name, "results": [_result(chosen)]}]
     front = "\n".join(f"{key}: {_json(value)}" for key, value in front_matter.items())
@@ -231,7 +233,7 @@ def _result(certificate: CertifiedReport) -> dict[str, Any]:
 def _chosen(report: Report) -> Sequence[Finding]:
     """Return findings: those the policy limits, then those over all rows, then differences between groups."""
     asked = {(rule.metric, rule.sensitive) for rule in report.policy}
-    finite = [one for one in report.findings if one.value is not None and math.isfinite(one.value)]
+    finite = [finding for finding in report.findings if finding.value is not None and math.isfinite(finding.value)]
 
     def place(one: Finding) -> int:
         if (one.metric, one.sensitive) in asked:
@@ -311,7 +313,7 @@ def _component(card: Card) -> dict[str, Any]:
         *(("fairkit:alias", alias) for alias in card.aliases),
         *(("fairkit:tag", tag) for tag in card.tags),
         *(("fairkit:certificate:sha256", digest) for digest in card.attached),
-        *(("fairkit:verdict", one.report.verdict or "none") for one in card.certificates[:1]),
+        *(("fairkit:verdict", certificate.report.verdict or "none") for certificate in card.certificates[:1]),
     ]
     component: dict[str, Any] = {
         "type": "machine-learning-model",
@@ -361,7 +363,7 @@ def _model_card(card: Card) -> dict[str, Any]:
 
 
 def _by_data(certificates: tuple[CertifiedReport, ...]) -> list[CertifiedReport]:
-    return list({one.report.data.sha256: one for one in reversed(certificates)}.values())
+    return list({certificate.report.data.sha256: certificate for certificate in reversed(certificates)}.values())
 
 
 def _dataset(certificate: CertifiedReport) -> dict[str, Any]:

@@ -209,11 +209,11 @@ class ConsistencyAuditor(Auditor):
 
     def findings(self, total: AllFlips, context: AuditContext) -> list[Finding]:
         """Turn the totals into two findings for every flip."""
-        found = []
+        result = []
         for name, flips in total.by_name.items():
             combinations = self._flips[name]
-            found += _findings(self.name, name, flips, combinations, context)
-        return found
+            result += _findings(self.name, name, flips, combinations, context)
+        return result
 
 
 def _scored(

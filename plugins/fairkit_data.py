@@ -356,11 +356,11 @@ def _absent(batch: Batch, name: str) -> NDArray[np.bool_]:
 
     column = batch.arrow(name)
     nothing = pc.is_null(column, nan_is_null=pa.types.is_floating(column.type))
-    found: NDArray[np.bool_] = nothing.to_numpy(zero_copy_only=False)
+    result: NDArray[np.bool_] = nothing.to_numpy(zero_copy_only=False)
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         spelled = pc.is_in(column, value_set=pa.array(NULL_SPELLINGS, column.type))
-        found = found | spelled.to_numpy(zero_copy_only=False)
-    return found
+        result = result | spelled.to_numpy(zero_copy_only=False)
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,33 +413,33 @@ def _numbers(column: NDArray[Any]) -> NDArray[np.float64]:
 
 def _hashes(cells: Sequence[Array]) -> NDArray[np.uint64]:
     """Return a hash of each row's cells (splitmix64's finaliser, column after column)."""
-    found = np.zeros(len(cells[0]), np.uint64)
+    result = np.zeros(len(cells[0]), np.uint64)
     for column in cells:
-        mixed = found + (column + 0.0).view(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+        mixed = result + (column + 0.0).view(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
         for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
             mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-        found = mixed ^ (mixed >> np.uint64(31))
-    return found
+        result = mixed ^ (mixed >> np.uint64(31))
+    return result
 
 
 def _binned(column: Array) -> NDArray[np.int64]:
     """Return each cell's bin: its own value where there are few, else one of equal numbers of rows; missing last."""
-    known = np.isfinite(column)
-    values = np.unique(column[known])
+    is_known = np.isfinite(column)
+    values = np.unique(column[is_known])
     if len(values) > _MOST_TEXTS:
-        edges = np.unique(np.quantile(column[known], np.linspace(0, 1, _BINS + 1)[1:-1]))
+        edges = np.unique(np.quantile(column[is_known], np.linspace(0, 1, _BINS + 1)[1:-1]))
         places = np.searchsorted(edges, column, side="right")
     else:
         places = np.searchsorted(values, column)
-    places[~known] = max(len(values), _BINS) + 1
+    places[~is_known] = max(len(values), _BINS) + 1
     return np.unique(places, return_inverse=True)[1]
 
 
 def told_apart(sample: BinnedRows, name: str, context: AuditContext) -> Finding:
     """Return how well naive Bayes on the other columns tells a group, learned on one half, tried on the other."""
     codes, groups = sample.groups[name], context.dataset.group_names(name)
-    known = codes >= 0
-    bins, codes, half = sample.bins[known], codes[known], sample.half[known]
+    is_known = codes >= 0
+    bins, codes, half = sample.bins[is_known], codes[is_known], sample.half[is_known]
     best: tuple[float, Array, NDArray[np.bool_], int] | None = None
     per_group, per_column = [], np.full(bins.shape[1], 0.5)
     for k in range(len(groups)):

@@ -115,8 +115,8 @@ class RepairedEncoding:
         x = graph.node("Gather", [matrix, wanted], axis=1)
         codes = graph.node("Cast", [self.groups.add_to(graph)], to=_FLOAT)
         trees = [
-            step_tree([(steps.edges, steps.values) for steps in maps], place + 1)
-            for place, maps in enumerate(self.maps)
+            step_tree([(steps.edges, steps.values) for steps in maps], index + 1)
+            for index, maps in enumerate(self.maps)
         ]
         stepped = add_ensemble(
             graph,
@@ -128,7 +128,7 @@ class RepairedEncoding:
         kept = graph.node("Mul", [x, 1.0 - self.amount])
         moved = graph.node("Mul", [stepped, self.amount])
         repaired = graph.node("Where", [graph.node("IsNaN", [x]), x, graph.node("Add", [kept, moved])])
-        untouched = [place for place in range(len(self.names)) if place not in self.places]
+        untouched = [index for index in range(len(self.names)) if index not in self.places]
         if not untouched:
             return repaired
         rest = graph.node("Gather", [matrix, graph.constant(untouched, np.int64)], axis=1)
@@ -189,7 +189,7 @@ def learn_repair(
         raise fairkit.DataError(f"{table.name}: all features are sensitive; nothing is left to learn from")
     encoder = encoder_for(learner, dataclasses.replace(table, features=kept))
     numbers = {column.name for column in encoder.columns if isinstance(column, NumberColumn)}
-    places = [place for place, name in enumerate(encoder.names) if name in numbers]
+    places = [index for index, name in enumerate(encoder.names) if name in numbers]
     matrix, weights = encoder.transform(table.columns).astype(np.float64), table.row_weights()
     used, maps = [], []
     for position in places:

@@ -155,7 +155,7 @@ class ExponentiatedGradient(Mitigator):
     def _model(self, reduction: Any, oracle: Oracle, table: Table, groups: Groups) -> MixtureModel:
         weights = np.array([reduction.weights_[place] for place in reduction.predictors_.index], dtype=np.float64)
         weights = np.where(weights > _NEGLIGIBLE, weights, 0.0)
-        kept = [place for place, weight in enumerate(weights) if weight]
+        kept = [index for index, weight in enumerate(weights) if weight]
         shares = weights[kept] / weights[kept].sum()
         members = [member_of(reduction.predictors_.iloc[place]) for place in kept]
         chance = mixture_chance(np.stack([m.scores(oracle.matrix) for m in members], axis=1), shares.tolist())

@@ -282,8 +282,8 @@ def learn_shifts(
 
     shifts = np.zeros(groups)
     before = values = numbers(shifts)
-    for place in range(_ROUNDS):
-        progress(place)
+    for index in range(_ROUNDS):
+        progress(index)
         if size == 0 or disparity(constraint, values) <= tolerance:
             break
         worst = int(np.nanargmin(values))

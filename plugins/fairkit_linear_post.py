@@ -142,8 +142,8 @@ class LinearPost(Mitigator):
         base = fit_learner(learner, table, run)
         second = None if seen is None else fit_learner(learner, seen, run)
         models = []
-        for place, method in enumerate(methods):
-            run.progress("linear programme", place, len(methods))
+        for index, method in enumerate(methods):
+            run.progress("linear programme", index, len(methods))
             multipliers = solve(probabilities, rates, table.row_weights(), method.parameters.tolerance)
             models.append(
                 LinearPostModel(
@@ -177,7 +177,7 @@ class LinearPost(Mitigator):
         codes, names = groups.codes, list(groups.names)
         if self.parameters.constraint != "demographic_parity":
             codes = codes * classes + table.target.astype(np.int64)
-            names = [f"{name} {place}" for name in names for place in range(classes)]
+            names = [f"{name} {index}" for name in names for index in range(classes)]
         return dataclasses.replace(
             table,
             target=codes.astype(np.float64),
@@ -242,11 +242,11 @@ class LinearPost(Mitigator):
     ) -> ByGroup | ByFeatures:
         """Write the multipliers as α g_a + β P(a, class): taken from the probabilities of each class."""
         alpha, beta = np.zeros((2, len(groups.names), classes))
-        for (target, event), own in zip(layout, multipliers, strict=True):
+        for (target, event), multiplier in zip(layout, multipliers, strict=True):
             if event in ("all", "out"):
-                alpha[:, target] += own
+                alpha[:, target] += multiplier
             if event in ("in", "out"):
-                beta[:, target] += own if event == "in" else -own
+                beta[:, target] += multiplier if event == "in" else -multiplier
         if second is None:
             pad = ((0, 1), (0, 0))
             return ByGroup(
@@ -437,8 +437,8 @@ def adjusted(
 ) -> NDArray[np.float64]:
     """Return the terms whose largest is the decision, shape [n, classes]."""
     terms = probabilities.copy()
-    for rate, own in zip(rates, multipliers, strict=True):
-        terms[:, rate.target] -= rate.chances @ own
+    for rate, multiplier in zip(rates, multipliers, strict=True):
+        terms[:, rate.target] -= rate.chances @ multiplier
     return terms
 
 
@@ -459,8 +459,8 @@ def _dual(
     """Return the smoothed dual and its derivative by the multipliers in units of `unit`, flat."""
     multipliers = _centered(raw)
     terms = probabilities.copy()
-    for rate, own, chances in zip(rates, multipliers, scaled, strict=True):
-        terms[:, rate.target] -= chances @ own
+    for rate, multiplier, chances in zip(rates, multipliers, scaled, strict=True):
+        terms[:, rate.target] -= chances @ multiplier
     top = terms.max(axis=1, keepdims=True)
     mass = np.exp((terms - top) / width)
     total = mass.sum(axis=1, keepdims=True)

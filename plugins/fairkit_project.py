@@ -78,7 +78,7 @@ def learn_projection(table: Table, strength: float = 0.1, directions: Sequence[s
         encoder=graph_encoder(read),
         matrix=projector[np.ix_(features, features)],
         center=np.zeros(len(features)),
-        names=[metric.encoder.features[place] for place in features],
+        names=[metric.encoder.features[feature] for feature in features],
     )
 
 

@@ -73,7 +73,7 @@ class RejectOption(PostProcessor):
         grid = GRID if self.parameters.theta is None else (self.parameters.theta,)
         judgements = [self._judge(judged, deprived, theta) for theta in grid]
         allowed = self.parameters.tolerance + judged.margin()
-        good = [place for place, (difference, _) in enumerate(judgements) if difference <= allowed]
+        good = [index for index, (difference, _) in enumerate(judgements) if difference <= allowed]
         best = (
             max(good, key=lambda place: judgements[place][1])
             if good

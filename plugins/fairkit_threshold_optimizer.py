@@ -85,7 +85,7 @@ def curve(rows: ScoredRows) -> Hull:
         accepted_good=summed(weights * rows.favorable),
         accepted_bad=summed(weights * (1 - rows.favorable)),
         gain=summed(weights * rows.gains),
-        bounds=np.array([summed(one.accepted - one.refused) for one in rows.bounds]).reshape(-1, len(values) + 1),
+        bounds=np.array([summed(bound.accepted - bound.refused) for bound in rows.bounds]).reshape(-1, len(values) + 1),
     )
 
 
@@ -116,7 +116,7 @@ class Programme:
     @classmethod
     def of(cls, constraint: ConstraintName, tolerance: float, rows: ScoredRows) -> Programme:
         """Return the programme of an objective's rows."""
-        return cls(constraint, tolerance, rows.rate, tuple(float(one.refused.sum()) for one in rows.bounds))
+        return cls(constraint, tolerance, rows.rate, tuple(float(bound.refused.sum()) for bound in rows.bounds))
 
 
 def mixtures(
@@ -146,10 +146,10 @@ def mixtures(
     for group in range(len(hulls)):
         own = slice(int(starts[group]), int(starts[group + 1]))
         ones[group, own] = 1.0
-        for place, values in enumerate(measures[group]):
+        for index, values in enumerate(measures[group]):
             for sign in (1.0, -1.0):
                 row = np.zeros(width)
-                row[own], row[shares + place] = sign * values, -sign
+                row[own], row[shares + index] = sign * values, -sign
                 near.append(row)
                 least.append(0.5 * programme.tolerance)
     if programme.rate is not None:
@@ -159,10 +159,10 @@ def mixtures(
             row[shares + count] = -1.0
             near.append(row)
             least.append(sign * programme.rate)
-    for place, refused in enumerate(programme.refused):
+    for index, refused in enumerate(programme.refused):
         row = np.zeros(width)
-        row[:shares] = np.concatenate([hull.bounds[place] for hull in hulls])
-        row[shares + count + 1 + place] = -1.0
+        row[:shares] = np.concatenate([hull.bounds[index] for hull in hulls])
+        row[shares + count + 1 + index] = -1.0
         near.append(row)
         least.append(-refused)
     limits = [(0.0, None)] * shares + list(bounds or [(0.0, 1.0)] * count) + [(0.0, None)] * (1 + kept)
@@ -247,9 +247,9 @@ class ThresholdOptimizer(PostProcessor):
         if not self.parameters.randomized:
             chosen = sharp_thresholds(wholes[:-1], programme, linear=run.objective.kind != "value")
             hulls = wholes
-            shares = [np.eye(1, len(one.thresholds), at)[0] for one, at in zip(wholes[:-1], chosen, strict=True)]
-            reached = [[m[at] for m in one.measures(programme.constraint)]
-                       for one, at in zip(wholes[:-1], chosen, strict=True)]  # fmt: skip
+            shares = [np.eye(1, len(whole.thresholds), at)[0] for whole, at in zip(wholes[:-1], chosen, strict=True)]
+            reached = [[m[at] for m in whole.measures(programme.constraint)]
+                       for whole, at in zip(wholes[:-1], chosen, strict=True)]  # fmt: skip
             rates = np.mean(reached, axis=0).tolist()
             distance = sum(abs(m - r) for m, r in zip(wholes[-1].measures(programme.constraint), rates, strict=True))
             common = np.eye(1, len(wholes[-1].thresholds), int(np.argmin(distance)))[0]
@@ -258,7 +258,7 @@ class ThresholdOptimizer(PostProcessor):
             # one rule for all may not reach the groups' true positive rate at their false positive rate
             bounds = [(0.0, rates[0]), (rates[1], rates[1])] if len(rates) == 2 else [(rates[0], rates[0])]
             (common,), _ = mixtures(hulls[-1:], Programme(programme.constraint), bounds)
-        pieces = [_pieces(hull, own) for hull, own in zip(hulls, [*shares, common], strict=True)]
+        pieces = [_pieces(hull, share) for hull, share in zip(hulls, [*shares, common], strict=True)]
         return Solution(pieces=tuple(pieces), details=_details(programme.constraint, rows, hulls[:-1], shares, rates))
 
 
@@ -302,8 +302,8 @@ def sharp_thresholds(wholes: Sequence[Hull], programme: Programme, *, linear: bo
     rank = -total([gain for gain, _ in options]) / size
     if programme.rate is not None:
         rank = rank + price * np.abs(total([option.accepted for _, option in options]) / size - programme.rate)
-    for place, refused in enumerate(programme.refused):
-        missed = total([option.bounds[place] for _, option in options]) + refused
+    for position, refused in enumerate(programme.refused):
+        missed = total([option.bounds[position] for _, option in options]) + refused
         rank = rank + 10 * price * np.maximum(missed, 0.0)
     measured = [whole.measures(programme.constraint) for whole in wholes]
     apart = np.zeros(len(rank))
@@ -343,14 +343,16 @@ def _details(
     }[constraint]
     reached = {
         label: {
-            name: float(hull.measures(constraint)[index] @ own)
-            for name, hull, own in zip(rows.names, hulls, shares, strict=True)
+            name: float(hull.measures(constraint)[index] @ share)
+            for name, hull, share in zip(rows.names, hulls, shares, strict=True)
         }
         for index, label in enumerate(labels)
     }
     total = shares_of(hulls)
-    right = sum(float((h.accepted_good - h.accepted_bad) @ own) + h.bad for h, own in zip(hulls, shares, strict=True))
-    accepted = sum(float(hull.accepted @ own) for hull, own in zip(hulls, shares, strict=True))
+    right = sum(
+        float((h.accepted_good - h.accepted_bad) @ share) + h.bad for h, share in zip(hulls, shares, strict=True)
+    )
+    accepted = sum(float(hull.accepted @ share) for hull, share in zip(hulls, shares, strict=True))
     return {
         "common": dict(zip(labels, rates, strict=True)),
         "rates": reached,

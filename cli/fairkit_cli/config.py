@@ -184,7 +184,7 @@ def find_config(start: Path | None = None) -> Path | None:
 def _searched(folder: Path) -> list[Path]:
     """Return the folders in which settings are looked for."""
     above = [folder, *folder.parents]
-    root = next((place for place, here in enumerate(above) if (here / ".git").exists()), None)
+    root = next((index for index, here in enumerate(above) if (here / ".git").exists()), None)
     try:
         home = above.index(Path.home().resolve())
     except (ValueError, RuntimeError, OSError):
@@ -346,7 +346,7 @@ _typed: list[str] = []
 
 def trust(hosts: Sequence[str]) -> None:
     """Trust the hosts that the command line names, and no others that it named before."""
-    _typed[:] = [one.strip().lower() for one in hosts]
+    _typed[:] = [host.strip().lower() for host in hosts]
 
 
 def user_file() -> Path:
@@ -383,7 +383,7 @@ def trusted_hosts() -> set[str]:
             raise ConfigError(f'{path} holds one thing: trusted_hosts = ["host", ...]')
         if not written_by_user(path):
             raise ConfigError(f"{path} could have been written by others than you; let only you write it (chmod go-w)")
-    return {*_typed, *(one.strip().lower() for one in hosts)}
+    return {*_typed, *(host.strip().lower() for host in hosts)}
 
 
 def check_host(host: str | None, config: Path | None, what: str) -> None:

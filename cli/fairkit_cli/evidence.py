@@ -182,7 +182,7 @@ def _subject(report: Report) -> str:
 
 def _carried(before: Report, after: Report) -> str:
     """Say which column's part of each divided gap changed most."""
-    known = {one.key: one for one in before.findings if one.metric == "attribution"}
+    known = {finding.key: finding for finding in before.findings if finding.metric == "attribution"}
     sentences = []
     for one in after.findings:
         if one.key not in known or one.parameters.get("of") == "score":

@@ -125,7 +125,7 @@ COLOURS = ("#4b7fe0", "#d5692a", "#149a8a", "#c364b8", "#93862a", "#7a8aa3", "#e
 GREY = "#868e96"
 STATUS = {"fail": "#e0604f", "inconclusive": "#b07d1a", "pass": "#2f9e44"}
 _THEME = {
-    **{f"var(--c{place})": colour for place, colour in enumerate(COLOURS, 1)},
+    **{f"var(--c{index})": colour for index, colour in enumerate(COLOURS, 1)},
     **dict.fromkeys(("var(--ink)", "var(--line)", "var(--grid)", "var(--muted)"), GREY),
     "var(--accent)": COLOURS[0],
     "var(--pass)": STATUS["pass"],

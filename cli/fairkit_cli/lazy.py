@@ -93,11 +93,11 @@ def lighten(command: Any) -> None:
     of_typer = command.get_params  # the option --help is made there, too
 
     def get_params(ctx: Any) -> list[Any]:
-        found: list[Any] = of_typer(ctx)
-        for parameter in found:
+        result: list[Any] = of_typer(ctx)
+        for parameter in result:
             if getattr(parameter, "_runtime_param", 0) is None:  # as typer has it: not built yet
                 parameter._runtime_param = _Plain()
-        return found
+        return result
 
     command.get_params = get_params
     inner = getattr(command, "commands", None)

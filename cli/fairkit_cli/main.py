@@ -60,7 +60,7 @@ _COMMANDS = {
 
 def commands_of() -> dict[str, str]:
     """Return where each command is, those of plugins first; what fairkit has itself keeps its name."""
-    return {one.name: one.value for one in entry_points(COMMANDS)} | _COMMANDS
+    return {entry_point.name: entry_point.value for entry_point in entry_points(COMMANDS)} | _COMMANDS
 
 
 def root_group() -> type[TyperGroup]:

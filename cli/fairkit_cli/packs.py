@@ -259,7 +259,9 @@ class Subject:
 
             others = plugins.third_party()[0]
             named = {
-                one for name in settings.auditors for one in plugins.find_auditor(name, others)[0].measures(()) or ()
+                measure
+                for name in settings.auditors
+                for measure in plugins.find_auditor(name, others)[0].measures(()) or ()
             }
             return dataclasses.replace(settings, policy=tuple(rule for rule in settings.policy if rule.metric in named))
         answers = self.predictions is not None and self.predictions.answer is not None

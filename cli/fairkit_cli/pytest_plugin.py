@@ -99,10 +99,10 @@ _COMMAND = "import sys; from fairkit_cli.main import run; sys.argv[0] = 'fairkit
 
 def main(words: list[str]) -> int:
     """Audit every model named at the end; return the worst exit code: an error's, then a broken policy's."""
-    place = len(words)
-    while place > 0 and words[place - 1].endswith(".onnx"):
-        place -= 1
-    options, models = words[:place], words[place:]
+    index = len(words)
+    while index > 0 and words[index - 1].endswith(".onnx"):
+        index -= 1
+    options, models = words[:index], words[index:]
     codes = [
         subprocess.run([sys.executable, "-P", "-c", _COMMAND, "audit", model, *options], check=False).returncode
         for model in models

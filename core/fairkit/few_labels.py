@@ -250,10 +250,10 @@ def cells_of(q: Array, a: Array, b: Array) -> Array:
 def values_of(metric: Metric, shares: Shares) -> Array:
     """Return the metric as a function of q, a and b; where a share is unknown the middle of what is possible."""
     ends = []
-    for one in shares.corners():
-        b, a = one.value.T
+    for corner in shares.corners():
+        b, a = corner.value.T
         with np.errstate(divide="ignore", invalid="ignore"):
-            ends.append(np.asarray(metric.compute(cells_of(one.selected, a, b)), dtype=np.float64))
+            ends.append(np.asarray(metric.compute(cells_of(corner.selected, a, b)), dtype=np.float64))
     with np.errstate(invalid="ignore"):
         value = (np.fmin.reduce(ends) + np.fmax.reduce(ends)) / 2
     return np.where(shares.total > 0, value, np.nan)
@@ -261,7 +261,7 @@ def values_of(metric: Metric, shares: Shares) -> Array:
 
 def limits_of(metric: Metric, shares: Shares, z: float) -> Ends:
     """Return limits of a metric in every group: over all that is possible where some outcomes are unknown."""
-    ends = [_limits(metric, one, z) for one in shares.corners()]
+    ends = [_limits(metric, corner, z) for corner in shares.corners()]
     with np.errstate(invalid="ignore"):
         return np.fmin.reduce([low for low, _ in ends]), np.fmax.reduce([high for _, high in ends])
 

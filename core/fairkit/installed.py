@@ -32,7 +32,7 @@ def _described(group: str, places: tuple[Place, ...]) -> tuple[tuple[EntryPoint,
     entries = _of(group, places)
     # each name and version is read from a file: once for a distribution, not for each of its entry points
     owners = {id(entry.dist): entry.dist for entry in entries}
-    known = {key: ("unknown", "0") if one is None else (one.name, one.version) for key, one in owners.items()}
+    known = {key: ("unknown", "0") if owner is None else (owner.name, owner.version) for key, owner in owners.items()}
     return tuple((entry, *known[id(entry.dist)]) for entry in entries)
 
 

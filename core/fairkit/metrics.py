@@ -528,11 +528,11 @@ def _doubts(mean: Array, skewness: Array, n: Array, least: Array, most: Array) -
     """Say which groups' means are not to be trusted: of heavy tails, or where no two rows differ anywhere."""
     doubts = {}
     tails = heavy(skewness, n)
-    for place in np.flatnonzero(np.isfinite(mean)).tolist():
-        if not most[place] > least[place]:
-            doubts[place] = "every row has the same value, so that nothing tells how others vary"
-        elif tails[place]:
-            doubts[place] = HEAVY
+    for index in np.flatnonzero(np.isfinite(mean)).tolist():
+        if not most[index] > least[index]:
+            doubts[index] = "every row has the same value, so that nothing tells how others vary"
+        elif tails[index]:
+            doubts[index] = HEAVY
     return doubts
 
 

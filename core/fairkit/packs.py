@@ -187,12 +187,12 @@ class Rendering:
     @property
     def gaps(self) -> tuple[str, ...]:
         """What is missing, with its clause."""
-        return tuple(f"{one.item.clause}: {gap}" for one in self.items for gap in one.gaps)
+        return tuple(f"{item.item.clause}: {gap}" for item in self.items for gap in item.gaps)
 
     @property
     def tables(self) -> tuple[PackTable, ...]:
         """All tables, in order."""
-        return tuple(table for one in self.items for table in one.tables)
+        return tuple(table for item in self.items for table in item.tables)
 
 
 class PackFormat(ABC):

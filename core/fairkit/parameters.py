@@ -229,14 +229,14 @@ def _current_value(field: dataclasses.Field[Any], value: Any, *, owner: str) -> 
     items = value.split(",") if isinstance(value, str) else value
     if not isinstance(items, (list, tuple)):
         return value
-    items = [one.strip() if isinstance(one, str) else one for one in items]
+    items = [item.strip() if isinstance(item, str) else item for item in items]
     for old in items:
         if isinstance(old, str) and old in replacements:
             new = replacements[old]
             _renamed(
                 f"{owner}: {field.name}={old} is now {field.name}={new}; the old value works until the next version"
             )
-    today = [replacements.get(one, one) if isinstance(one, str) else one for one in items]
+    today = [replacements.get(item, item) if isinstance(item, str) else item for item in items]
     return ",".join(today) if isinstance(value, str) else today
 
 
@@ -448,12 +448,12 @@ def type_text(hint: Any) -> str:
     if get_origin(hint) is Literal:
         text = " | ".join(str(choice) for choice in arguments)
     elif _is_union(hint):
-        text = " or ".join("none" if one is type(None) else type_text(one) for one in arguments)
+        text = " or ".join("none" if argument is type(None) else type_text(argument) for argument in arguments)
     elif is_mapping(hint):
         text = "KEY=VALUE pairs"
     elif _is_sequence(hint):
         fixed = get_origin(hint) is tuple and Ellipsis not in get_args(hint)
-        inner = [type_text(one) for one in arguments]
+        inner = [type_text(argument) for argument in arguments]
         text = ",".join(inner) if fixed else "list of " + (inner[0] if inner else "values")
     else:
         text = simple.get(hint, getattr(hint, "__name__", str(hint)))

@@ -103,8 +103,8 @@ def headlines() -> Headlines:
 def _installed(others: Sequence[type[Metric]] = ()) -> Headlines:
     """Return what the installed plugins declare, and `others` that have none of their names."""
     metrics, used = installed_metrics()
-    joint = {name: one for plugin in used for cls in plugin.auditors for name, one in cls.headlines.items()}
-    terms = {name: one for plugin in used for cls in plugin.auditors for name, one in cls.terms.items()}
+    joint = {name: headline for plugin in used for cls in plugin.auditors for name, headline in cls.headlines.items()}
+    terms = {name: term for plugin in used for cls in plugin.auditors for name, term in cls.terms.items()}
     taken = {*joint, *terms, *(stem for cls in metrics for stem in (cls.name, cls.alias))} - {""}
     metrics = [*metrics, *(cls for cls in others if not taken & {cls.name, cls.alias})]
     for metric in metrics:
@@ -116,7 +116,7 @@ def _installed(others: Sequence[type[Metric]] = ()) -> Headlines:
 @cache
 def all_terms() -> dict[str, Term]:
     """Return the plain names of findings, by name, for the auditors of all installed plugins."""
-    return {name: one for cls in _auditors() for name, one in cls.terms.items()} | usual_terms()
+    return {name: term for cls in _auditors() for name, term in cls.terms.items()} | usual_terms()
 
 
 @cache
@@ -268,7 +268,7 @@ def performance(report: Report, shown: Headlines | None = None) -> list[Finding]
         and "class" not in finding.parameters
         and finding.metric in {*first, *in_policy}
     ]
-    order = {name: place for place, name in reversed(list(enumerate(first)))}
+    order = {name: index for index, name in reversed(list(enumerate(first)))}
     return sorted(findings, key=lambda one: order.get(one.metric, len(order)))
 
 
@@ -371,7 +371,7 @@ def _source(report: Report, finding: Finding) -> Finding:
     """Return the finding that has the groups' rates: the worse of two has them from its own finding."""
     declared = headlines().joint.get(finding.metric)
     parts = [_find(report, name, finding) for name in ([] if declared is None else declared.worse_of)]
-    return next((one for one in parts if one is not None and one.value == finding.value), finding)
+    return next((part for part in parts if part is not None and part.value == finding.value), finding)
 
 
 def _kind(finding: Finding) -> str:
@@ -383,7 +383,9 @@ def _find(report: Report, metric: str, like: Finding) -> Finding | None:
     def place(one: Finding) -> tuple[object, ...]:
         return one.sensitive, one.reference, one.within, one.auditor, one.parameters.get("class")
 
-    return next((one for one in report.findings if one.metric == metric and place(one) == place(like)), None)
+    return next(
+        (finding for finding in report.findings if finding.metric == metric and place(finding) == place(like)), None
+    )
 
 
 def share_of(report: Report, finding: Finding) -> Share | None:
@@ -409,7 +411,7 @@ def decided(report: Report, do: str) -> str:
 
 def _ends(finding: Finding) -> list[tuple[str, float]]:
     """Return the lowest and the highest group with their values; nothing where there are none."""
-    values = {one.group: one.value for one in finding.groups}
+    values = {group.group: group.value for group in finding.groups}
     named = [evidence_of(finding, LowestGroup), evidence_of(finding, HighestGroup)]
     found = [(one.group, values.get(one.group)) for one in named if one is not None]
     return [(name, value) for name, value in found if value is not None] if len(found) == 2 else []
@@ -553,12 +555,18 @@ def headline_changes(changes: Sequence[Change]) -> tuple[list[Change], list[Chan
     Where no metric is ranked they are those of whole splits: an auditor that measures one number of its own ranks none.
     """
     shown = headlines()
-    names = {one.metric for one in changes}
+    names = {change.metric for change in changes}
     first, then = shown.performance(), shown.between("binary" if shown.decides(names) else "regression")
-    performance = [one for one in changes if one.sensitive is None and one.metric in first and one.before is not None]
-    between = [one for one in changes if one.sensitive is not None and one.group is None and one.metric in then]
+    performance = [
+        change
+        for change in changes
+        if change.sensitive is None and change.metric in first and change.before is not None
+    ]
+    between = [
+        change for change in changes if change.sensitive is not None and change.group is None and change.metric in then
+    ]
     if not performance and not between:
-        return [], _most([one for one in changes if one.group is None])
+        return [], _most([change for change in changes if change.group is None])
     performance, between = _most(performance), _most(between)
     performance.sort(key=lambda one: first.index(one.metric))
     between.sort(key=lambda one: (one.sensitive or "", then.index(one.metric)))

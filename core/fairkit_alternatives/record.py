@@ -112,7 +112,7 @@ class Column:
         if self.found is not None and self.found.counts:
             return "fail"
         shares = [one.share for one in self.one_more]
-        clear = self.none.at_most < self.aim.reduction and all(one <= self.aim.share for one in shares)
+        clear = self.none.at_most < self.aim.reduction and all(share <= self.aim.share for share in shares)
         return "pass" if clear and self.weak is None else "inconclusive"
 
     @property
@@ -142,7 +142,7 @@ class Column:
 
     def records(self) -> list[dict[str, Any]]:
         """Return a line for each alternative: its reduction and its loss on the test rows."""
-        aim, names = self.search.aim, [(one["name"], one["law"]) for one in self.search.candidates]
+        aim, names = self.search.aim, [(candidate["name"], candidate["law"]) for candidate in self.search.candidates]
         (low, high), (lost, error) = reduction_ends(self.test, aim, 0.025), losses(self.test, aim)
         half = tail_of(0.025) * error
         numbers = {
@@ -150,9 +150,9 @@ class Column:
             "loss": lost, "loss_low": lost - half, "loss_high": lost + half,
         }  # fmt: skip
         return [
-            {"name": name, "law": law, "pick": place == self.search.pick}
-            | {key: float(value[place]) for key, value in numbers.items()}
-            for place, (name, law) in enumerate(names)
+            {"name": name, "law": law, "pick": index == self.search.pick}
+            | {key: float(value[index]) for key, value in numbers.items()}
+            for index, (name, law) in enumerate(names)
         ]
 
     def _found_told(self) -> str:
@@ -249,7 +249,7 @@ class Alternatives:
     @cached_property
     def pick(self) -> int | None:
         """The place of the alternative that the selection rows choose; None: none loses surely less than ε."""
-        names = [one["name"] for one in self.candidates]
+        names = [candidate["name"] for candidate in self.candidates]
         return pick([column.selection for column in self.columns.values()], self.aim, names)
 
     @property
@@ -260,12 +260,12 @@ class Alternatives:
 
     def places(self, law: str) -> list[int]:
         """Return where the draws of a law are among the candidates."""
-        return [place for place, one in enumerate(self.candidates) if one["law"] == law]
+        return [index for index, candidate in enumerate(self.candidates) if candidate["law"] == law]
 
     def told(self) -> list[tuple[str, str]]:
         """Return the four statements in words, each under its name, column by column."""
         counted = [f"{len(self.places(law.name))} {law.name}" for law in self.laws]
-        others = sum(one["law"] is None for one in self.candidates)
+        others = sum(candidate["law"] is None for candidate in self.candidates)
         counted += [f"{others} others"] if others else []
         lost = sum(map(len, self.failed.values()))
         counted += [f"{lost} failed, taken for better ones"] if lost else []
@@ -302,9 +302,9 @@ class Alternatives:
                 for law in self.laws
             },
             "others": [
-                {"name": one["name"], "reads_group": one["reads_group"]}
-                for one in self.candidates
-                if one["law"] is None
+                {"name": candidate["name"], "reads_group": candidate["reads_group"]}
+                for candidate in self.candidates
+                if candidate["law"] is None
             ],
             "selection": {"base": self.selection.base.tolist(), "counts": self.selection.lines()},
             "test": {"base": self.test.base.tolist(), "counts": self.test.lines()},

@@ -218,8 +218,8 @@ def planned(
     table = _table(test, splits)
     nobody = np.zeros(len(table), dtype=bool)
     groups = [table.groups[split] for split in splits]
-    cells = [PairedCounts.of_rows(one.codes, table.target, nobody, [], len(one.names)) for one in groups]
-    return aim.draws(laws), max(resolution((1 - SELECTION) * denominators(one, aim), apart) for one in cells)
+    cells = [PairedCounts.of_rows(group.codes, table.target, nobody, [], len(group.names)) for group in groups]
+    return aim.draws(laws), max(resolution((1 - SELECTION) * denominators(cell, aim), apart) for cell in cells)
 
 
 def recheck(
@@ -246,7 +246,7 @@ def recheck(
     differing = [name.removesuffix("_sha256") for name, digest in digests.items() if about[name] != digest]
     if differing:
         raise DataError(f"the evidence is of another lot: {', '.join(differing)}")
-    signed = {(one["law"], one["draw"]): place for place, one in enumerate(evidence.candidates)}
+    signed = {(candidate["law"], candidate["draw"]): index for index, candidate in enumerate(evidence.candidates)}
     keys = [(law.name, number) for law in evidence.laws for number in range(law.draws or 0)]  # failed ones, too
     chosen = sorted(secrets.SystemRandom().sample(keys, max(1, math.ceil(share * len(keys)))))
     wrong = []
@@ -465,7 +465,7 @@ def _draws(
 ) -> list[Tried]:
     """Make every draw, from the state where it is there."""
     keys = [(law.name, number) for law in laws for number in range(law.draws or 0)]
-    kept = _Kept(state, {**about, "laws": [law.to_dict() for law in laws]}, [len(one.codes) for one in setup.parts])
+    kept = _Kept(state, {**about, "laws": [law.to_dict() for law in laws]}, [len(part.codes) for part in setup.parts])
     made = {key: one for key in keys if (one := kept.read(key, setup)) is not None}
 
     def done(one: Tried) -> None:
@@ -580,7 +580,7 @@ def _counted(setup: Setup, decisions: Sequence[tuple[Bits, Bits]]) -> list[Paire
     """Count decisions on selection and test rows."""
     return [
         PairedCounts.of_rows(
-            rows.codes, rows.table.target, rows.decided, [one[part] for one in decisions], len(setup.groups)
+            rows.codes, rows.table.target, rows.decided, [decision[part] for decision in decisions], len(setup.groups)
         )
         for part, rows in enumerate(setup.parts)
     ]

@@ -79,11 +79,11 @@ class Aim:
 
     def disparity(self, rates: Array) -> Array:
         """Return the largest difference or the smallest ratio between groups, over the last axis; NaN is left out."""
-        known = np.isfinite(rates)
-        low, high = np.where(known, rates, np.inf).min(axis=-1), np.where(known, rates, -np.inf).max(axis=-1)
+        is_known = np.isfinite(rates)
+        low, high = np.where(is_known, rates, np.inf).min(axis=-1), np.where(is_known, rates, -np.inf).max(axis=-1)
         with np.errstate(all="ignore"):
             seen = np.where(low > 0, low / high, math.nan) if self.kind == "ratio" else high - low
-        return np.where(known.sum(axis=-1) < 2, math.nan, seen)
+        return np.where(is_known.sum(axis=-1) < 2, math.nan, seen)
 
 
 def reductions(counts: PairedCounts, aim: Aim) -> Array:
@@ -100,14 +100,14 @@ def reduction_ends(counts: PairedCounts, aim: Aim, tail: float) -> tuple[Array, 
     whole = paired(aim.rate, counts.joint(), tail_of(tail))
     low, high = np.full(len(counts), -np.inf), np.full(len(counts), np.inf)
     groups = len(counts.base)
-    for place in range(len(counts)):
-        mine = slice(place * groups, (place + 1) * groups)
+    for index in range(len(counts)):
+        mine = slice(index * groups, (index + 1) * groups)
         one = Paired(whole.values[:, mine], whole.covariance[mine]).known()
         if one.values.shape[1] < 2 or (aim.kind == "ratio" and not (one.values > 0).all()):
             continue
         # a largest difference, or minus a smallest ratio: what falls is a reduction
         seen = change((ratios if aim.kind == "ratio" else differences)(one), one, 1 - 2 * tail)
-        low[place], high[place] = -seen.high, -seen.low
+        low[index], high[index] = -seen.high, -seen.low
     return low, high
 
 
@@ -373,10 +373,10 @@ class PairedCounts:
             raise DataError("the counts of the alternatives are not whole numbers by group and outcome") from error
         if margins.ndim != 3 or margins.shape[1:] != (2, 2) or (margins < 0).any():
             raise DataError("the counts of the model in use are not rows by group, outcome and decision")
-        found = cls(margins, flat[:, 0], flat[:, 1])
-        if (flat < 0).any() or (found.lost > margins[..., 1]).any() or (found.gained > margins[..., 0]).any():
+        result = cls(margins, flat[:, 0], flat[:, 1])
+        if (flat < 0).any() or (result.lost > margins[..., 1]).any() or (result.gained > margins[..., 0]).any():
             raise DataError("an alternative decides more rows otherwise than there are")
-        return found
+        return result
 
     def lines(self) -> list[list[int]]:
         """Return the counts of each alternative as one flat line: lost, then gained, by group and outcome."""

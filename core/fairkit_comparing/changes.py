@@ -134,9 +134,9 @@ def _against(
         if "difference" not in metric.between or base is None:
             continue
         name = _difference_of(metric)
-        for place, group in enumerate(names):
-            pair = values.chosen(np.array([place, base])).known()
-            if place != base and pair.values.shape[1] == 2:
+        for index, group in enumerate(names):
+            pair = values.chosen(np.array([index, base])).known()
+            if index != base and pair.values.shape[1] == 2:
                 seen = change(against(pair, 0, 1), pair, confidence)
                 yield written(name, "none", seen, sensitive, smallest, group=group, reference=names[base])
 
@@ -233,8 +233,8 @@ def level_changes(
     metric: Metric, values: Paired, sensitive: str | None, sizes: Mapping[str, int], confidence: float
 ) -> Iterator[Change]:
     """Return how the numbers of groups (or of all rows) differ."""
-    for place, (name, rows) in enumerate(sizes.items()):
-        group_values = values.chosen(np.array([place])).known()
+    for index, (name, rows) in enumerate(sizes.items()):
+        group_values = values.chosen(np.array([index])).known()
         group = None if sensitive is None else name
         if group_values.values.shape[1] == 0:
             yield Change(
@@ -313,7 +313,7 @@ def changes_of_rankings(
     splits: list[tuple[str | None, int]] = [(None, 1)]
     splits += [(name, len(data.group_names(name))) for name in data.profile.groups]
     each = [queries_of(whole, TOP, splits, model) for model in range(models)]
-    chosen = [one for one in metrics if isinstance(one, QueryMetric) and one.has(each[0][0])]
+    chosen = [metric for metric in metrics if isinstance(metric, QueryMetric) and metric.has(each[0][0])]
     for other in each[1:]:
         yield list(_changes(each[0], other, splits, data, chosen, confidence))
 

@@ -115,7 +115,7 @@ class AllPairs:
     items: Items | None = None
 
     def __add__(self, right: AllPairs) -> AllPairs:
-        pairs = tuple(one + two for one, two in zip(self.pairs, right.pairs, strict=True))
+        pairs = tuple(pair + two for pair, two in zip(self.pairs, right.pairs, strict=True))
         return AllPairs(pairs, add(self.items, right.items))
 
 
@@ -149,7 +149,7 @@ class Pairing:
         keep, chosen = (batch.labelled, batch.take(batch.labelled)) if design is None else design.known(batch)
         if keep.any():
             known = [one.take(keep) for one in said]
-            self._add(totals, chosen, known, [one for one in self.metrics if one.outcome], KNOWN)
+            self._add(totals, chosen, known, [metric for metric in self.metrics if metric.outcome], KNOWN)
         return AllPairs(totals)
 
     def _add(
@@ -217,10 +217,10 @@ def _by_bucket(
     n_groups: int,
 ) -> Array:
     """Sum by group and bucket the rows that have a group."""
-    known = codes >= 0
-    cells = codes[known] * BUCKETS + buckets[known]
-    kept = None if weights is None else weights[known]
-    return joint_buckets(parts[0][known], parts[1][known], kept, cells, n_groups * BUCKETS)
+    is_known = codes >= 0
+    cells = codes[is_known] * BUCKETS + buckets[is_known]
+    kept = None if weights is None else weights[is_known]
+    return joint_buckets(parts[0][is_known], parts[1][is_known], kept, cells, n_groups * BUCKETS)
 
 
 def _scores(rows: Rows) -> DrawnScores | None:
@@ -480,15 +480,15 @@ def changes_between(
             scorers = [bound(model, data, settings.options) for model in subjects]
             running.check(*plugins.needs_of(loaded.used))
             audits.append(
-                [loaded.about(scorer, data, running, progress, index=place) for place, scorer in enumerate(scorers)]
+                [loaded.about(scorer, data, running, progress, index=index) for index, scorer in enumerate(scorers)]
             )
             readers = [reader for audit in audits[-1] for reader in audit.readers]
             totals.append(score_once(running, data, scorers, readers, progress))
     many, changes = len(audits[0][0].readers), []
-    for place, first in enumerate(audits[0][0].watching):
+    for position, first in enumerate(audits[0][0].watching):
         auditor = first.auditor
         assert isinstance(auditor, ComparesTables)  # noqa: S101 -- `able` are
-        each = [[total[model * many + place] for model in range(len(models))] for total in totals]
+        each = [[total[model * many + position] for model in range(len(models))] for total in totals]
         contexts = [[audit.context for audit in row] for row in audits]
         with plugins.blame(first.owner, f"the auditor {auditor.name!r} compared tables"):
             changes += auditor.table_changes(each, contexts)

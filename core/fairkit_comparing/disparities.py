@@ -198,14 +198,14 @@ def change_of_parity(
 ) -> Difference:
     """Compare the Kolmogorov-Smirnov distances of two models' scores between a group and everybody."""
     if (groups < 0).any():  # rows of no group
-        known = groups >= 0
-        scores = (scores[0].some(known), scores[1].some(known))
-        groups, weights = groups[known], None if weights is None else weights[known]
+        is_known = groups >= 0
+        scores = (scores[0].some(is_known), scores[1].some(is_known))
+        groups, weights = groups[is_known], None if weights is None else weights[is_known]
     every = np.ones(len(groups)) if weights is None else weights
     sizes = np.bincount(groups, every, n_groups).astype(np.float64)
-    curves = [_Curves.of(one, groups, every, sizes) for one in scores]
+    curves = [_Curves.of(score, groups, every, sizes) for score in scores]
     levels = np.unique([*np.arange(1, GRID) / GRID, *curves[0].tops, *curves[1].tops])
-    processes = [one.at(levels) for one in curves]
+    processes = [curve.at(levels) for curve in curves]
     units, spread = _units([process.bins for process in processes], groups, every)
     rng = np.random.default_rng(0)
     noise = [np.empty((DRAWS, *process.gaps.shape)) for process in processes]

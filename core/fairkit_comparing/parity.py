@@ -152,14 +152,14 @@ def parity(
         known = pairs[0] is not None and pairs[1] is not None and pairs[0].shape == pairs[1].shape
         if known:
             largest.append(float(np.abs(pairs[0] - pairs[1]).max()))  # type: ignore[operator]
-        for place in np.flatnonzero(apart)[: _FIRST - len(found)].tolist():
+        for index in np.flatnonzero(apart)[: _FIRST - len(found)].tolist():
             single = known and pairs[0].ndim == 1  # type: ignore[union-attr]
-            scores = (float(pairs[0][place]), float(pairs[1][place])) if single else None  # type: ignore[index]
+            scores = (float(pairs[0][index]), float(pairs[1][index])) if single else None  # type: ignore[index]
             found.append(
                 RowDifference(
-                    row=int(batch.rows[place]),
-                    file=_said(ours, left, place, data),
-                    model=_said(theirs, right, place, data),
+                    row=int(batch.rows[index]),
+                    file=_said(ours, left, index, data),
+                    model=_said(theirs, right, index, data),
                     scores=scores,
                 )
             )

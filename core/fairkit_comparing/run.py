@@ -120,15 +120,17 @@ def compare(
         subjects = prepared(models, data, running.total)
         columns = [None] * len(models) if features is None else features
         scorers = [
-            bound(model, data.with_features(own), said)
-            for model, said, own in zip(subjects, model_options, columns, strict=True)
+            bound(model, data.with_features(column), said)
+            for model, said, column in zip(subjects, model_options, columns, strict=True)
         ]
         pairing, used = paired_up(scorers, data)
-        senses = [Sense.of(scorer, data, place) for place, scorer in enumerate(scorers)]
+        senses = [Sense.of(scorer, data, index) for index, scorer in enumerate(scorers)]
         running.check(*plugins.needs_of(used))
         judging = []
         if judges is not None:
-            judging = [judges.about(one, data, running, progress, index=place) for place, one in enumerate(scorers)]
+            judging = [
+                judges.about(scorer, data, running, progress, index=index) for index, scorer in enumerate(scorers)
+            ]
         rules = [reader for audit in judging for reader in audit.readers]
         *totals, total = score_once(running, data, scorers, [*senses, *rules, pairing], progress)
         return replace(

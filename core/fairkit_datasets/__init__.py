@@ -110,10 +110,10 @@ def table(name: str) -> pa.Table:
 
     recipe = _recipe(name)
     path = locate(recipe)
-    found = pq.read_table(path)
-    if content_digest(found) != recipe.content:
+    result = pq.read_table(path)
+    if content_digest(result) != recipe.content:
         warnings.warn(f"{path} is not the published table {name!r}: its content is another", stacklevel=2)
-    return found
+    return result
 
 
 def frame(name: str) -> pd.DataFrame:

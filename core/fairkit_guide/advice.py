@@ -176,7 +176,7 @@ class Advice:
     def lines(self) -> list[tuple[int, str]]:
         """Return the advice as lines with their depth."""
         lines = [(0, f"Situation: {self.situation}."), (0, "Metrics")]
-        lines += [(1, f"{'rule' if one.rule else 'also'}  {one.metric}: {one.why}") for one in self.metrics]
+        lines += [(1, f"{'rule' if metric.rule else 'also'}  {metric.metric}: {metric.why}") for metric in self.metrics]
         lines += [(1, f"not   {one.metric}: {one.why}") for one in self.avoid]
         if self.conflicts:
             lines += [(0, "What cannot hold together in this table"), *((1, text) for text in self.conflicts)]
@@ -301,7 +301,9 @@ def _advise(
     law = tree()["laws"].get(answers["law"], {})
     if law.get("metric") and task == "binary" and law["metric"] != metrics[0].metric:
         first = Recommended(metric=law["metric"], why=f"{law['says']} ({law['clause']})", rule=True)
-        rest = [Recommended(metric=one.metric, why=one.why) for one in metrics if one.metric != first.metric]
+        rest = [
+            Recommended(metric=metric.metric, why=metric.why) for metric in metrics if metric.metric != first.metric
+        ]
         metrics, side = (first, *rest[:2]), "min"
     avoid = tuple(
         Recommended(metric=one["metric"], why=one["why"]) for one in found["not"] if one["metric"] != metrics[0].metric
@@ -485,19 +487,19 @@ def _truth(target: Target, groups: Sequence[GroupSize]) -> Truth:
     """Return what a plan assumes of equal groups: rates of one half, the worst case for differences."""
     from fairkit.planning.assumptions import Truth
 
-    inside = np.array([_over(target, one) for one in groups], float).T.reshape(len(target.rates), -1)
-    people = np.array([one.people for one in groups], float)
+    inside = np.array([_over(target, group) for group in groups], float).T.reshape(len(target.rates), -1)
+    people = np.array([group.people for group in groups], float)
     nothing = np.zeros_like(inside)
     return Truth(
-        names=tuple(one.group for one in groups), shares=people / people.sum(), rates=np.full_like(inside, 0.5),
+        names=tuple(group.group for group in groups), shares=people / people.sum(), rates=np.full_like(inside, 0.5),
         bases=inside / people, rows=np.zeros_like(people), denominators=nothing, counted=nothing,
     )  # fmt: skip
 
 
 def _by_column(sizes: Sequence[GroupSize]) -> dict[str, list[GroupSize]]:
     columns: dict[str, list[GroupSize]] = {}
-    for one in sizes:
-        columns.setdefault(one.sensitive, []).append(one)
+    for size in sizes:
+        columns.setdefault(size.sensitive, []).append(size)
     return columns
 
 
@@ -564,7 +566,7 @@ def _decides(target: Target, metric: str, limit: float, side: str, group: Sequen
 
 def _intersections(dataset: Dataset) -> list[str]:
     """Return the pairs of sensitive columns whose every cell has people enough to be looked at."""
-    names = [one.name for one in dataset.splits if "+" not in one.name]
+    names = [split.name for split in dataset.splits if "+" not in split.name]
     cells = {(a, b): np.zeros((len(dataset.group_names(a)), len(dataset.group_names(b)))) for a, b in _pairs(names)}
     for batch in dataset.batches():
         for (a, b), counts in cells.items():

@@ -60,12 +60,12 @@ def _few_values(source: Source) -> dict[str, list[str]]:
     head = next(iter(source.batches(source.columns, _LOOK_AT)), None)
     if head is None:
         return {}
-    found = {}
+    result = {}
     for name, column in zip(head.schema.names, head.columns, strict=True):
         distinct = [value for value in column.unique().to_pylist() if value is not None]
         if len(distinct) <= 20:
-            found[name] = sorted(value_text(value) for value in distinct)
-    return found
+            result[name] = sorted(value_text(value) for value in distinct)
+    return result
 
 
 def _guess_predictions(source: Source, values: dict[str, list[str]]) -> dict[str, str]:

@@ -91,7 +91,7 @@ def _columns(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
     if array.ndim < 2:
         yield array
     else:
-        yield from (array[:, place] for place in range(array.shape[1]))
+        yield from (array[:, index] for index in range(array.shape[1]))
 
 
 def _codes(column: NDArray[Any]) -> tuple[int, NDArray[np.int64]]:

@@ -183,10 +183,10 @@ class OnnxFile:
 
     def _described(self, what: str) -> list[Any]:
         try:
-            found: list[Any] = getattr(self.session, what)()
+            result: list[Any] = getattr(self.session, what)()
         except RuntimeError as error:
             raise ModelError(_session_message(error, self.name)) from error
-        return found
+        return result
 
     @property
     def batch(self) -> int | None:

@@ -91,7 +91,7 @@ class Shown:
             key: value
             for key, value in {
                 "because": why,
-                "widths": {name: list(one) for name, one in self.widths.items()},
+                "widths": {name: list(width) for name, width in self.widths.items()},
                 "files": dict(self.files),
             }.items()
             if value
@@ -126,7 +126,7 @@ def doubt(served: Any, content: bytes | None = None, folder: Path | None = None)
         return None
     widths, files = served.get("widths") or {}, served.get("files") or {}
     numbers = isinstance(widths, Mapping) and all(
-        isinstance(one, list) and all(type(length) is int for length in one) for one in widths.values()
+        isinstance(width, list) and all(type(length) is int for length in width) for width in widths.values()
     )
     if not numbers:
         return "the widths of its inputs are no numbers"
@@ -167,7 +167,7 @@ def check_file(content: bytes, folder: Path | None = None) -> tuple[onnx.ModelPr
         *proto.graph.initializer,
         *(one.t for node in proto.graph.node for one in node.attribute if one.type == 4),
     ]
-    digests = _check_external([one for one in tensors if _check_tensor(one)], folder)
+    digests = _check_external([tensor for tensor in tensors if _check_tensor(tensor)], folder)
     whole = content
     if digests and folder is not None:  # the library looks for the numbers in the working folder: give it them
         filled = onnx.ModelProto()
@@ -191,7 +191,7 @@ def _check_fields(message: Any) -> None:
                 _check_fields(inner)
         elif entry.type == entry.TYPE_STRING:
             texts = [value] if isinstance(value, str | bytes) else value
-            require(all(isinstance(one, str) for one in texts), f"{message.DESCRIPTOR.name}.{entry.name} is no text")
+            require(all(isinstance(text, str) for text in texts), f"{message.DESCRIPTOR.name}.{entry.name} is no text")
 
 
 def _check_node(node: onnx.NodeProto, versions: Mapping[str, int]) -> None:
@@ -225,7 +225,7 @@ def _check_tensor(tensor: onnx.TensorProto) -> bool:
     require(tensor.data_type in _NUMBERS, f"{where} has a type that is not tested")
     place, size, low, high = _NUMBERS[tensor.data_type]
     count = prod(tensor.dims)
-    require(all(one >= 0 for one in tensor.dims), f"{where} has a negative length")
+    require(all(dim >= 0 for dim in tensor.dims), f"{where} has a negative length")
     if held >= {"external_data"}:
         require(held == {"external_data", "data_location"} and tensor.data_location == 1 and size > 0, _once(where))
         return True

@@ -60,10 +60,10 @@ class Call:
 
     def data(self, place: int = 0) -> Tensor:
         """Return an input that must be there."""
-        found = self.inputs[place] if place < len(self.inputs) else None
-        if found is None or found.maps:
+        result = self.inputs[place] if place < len(self.inputs) else None
+        if result is None or result.maps:
             raise NotShownError("an input is missing")
-        return found
+        return result
 
     def has(self, place: int) -> bool:
         """Whether an optional input is given."""
@@ -117,7 +117,7 @@ Dims = tuple[Dim, ...]
 
 def _volume(dims: Sequence[Dim]) -> int:
     """Return the product of lengths besides N."""
-    return prod(1 if one is None else one for one in dims)
+    return prod(1 if dim is None else dim for dim in dims)
 
 
 Rule = Callable[[Call], list[Dims]]
@@ -125,10 +125,10 @@ Rule = Callable[[Call], list[Dims]]
 
 def apply(call: Call) -> list[Dims]:
     """Return the lengths of an operator's outputs."""
-    found = RULES[call.node.domain, call.node.op_type](call)
-    require(len(call.node.output) <= len(found), "it has further outputs")
-    require(all(dims.count(None) <= 1 and 0 not in dims for dims in found), "rows meet, or an axis is empty")
-    return found
+    result = RULES[call.node.domain, call.node.op_type](call)
+    require(len(call.node.output) <= len(result), "it has further outputs")
+    require(all(dims.count(None) <= 1 and 0 not in dims for dims in result), "rows meet, or an axis is empty")
+    return result
 
 
 def lengths(proto: onnx.ModelProto, widths: Mapping[str, Sequence[int]]) -> dict[str, Tensor]:
@@ -167,8 +167,8 @@ def _input(entry: onnx.ValueInfoProto, widths: Mapping[str, Sequence[int]]) -> D
     require(declared.HasField("shape") and len(declared.shape.dim) in (1, 2), f"the input {entry.name!r} is no table")
     told = list(widths.get(entry.name, ()))
     rest = [one.dim_value for one in declared.shape.dim][1:]
-    dims = [length or (told[place] if place < len(told) else 0) for place, length in enumerate(rest)]
-    require(all(one > 0 for one in dims), f"the input {entry.name!r} leaves the number of its columns open")
+    dims = [length or (told[index] if index < len(told) else 0) for index, length in enumerate(rest)]
+    require(all(dim > 0 for dim in dims), f"the input {entry.name!r} leaves the number of its columns open")
     return (None, *dims)
 
 
@@ -238,9 +238,9 @@ def _check_inferred(proto: onnx.ModelProto, known: Mapping[str, Tensor]) -> None
 
 def broadcast(*tensors: Tensor) -> Dims:
     """Lengths after numpy's rule; N meets only N or 1."""
-    rank = max(len(one.dims) for one in tensors)
+    rank = max(len(tensor.dims) for tensor in tensors)
     found: list[Dim] = []
-    for column in zip(*((1,) * (rank - len(one.dims)) + one.dims for one in tensors), strict=True):
+    for column in zip(*((1,) * (rank - len(tensor.dims)) + tensor.dims for tensor in tensors), strict=True):
         others = {length for length in column if length != 1}
         if len(others) > 1:
             raise NotShownError("rows meet other lengths")
@@ -249,7 +249,7 @@ def broadcast(*tensors: Tensor) -> Dims:
 
 
 def _each(call: Call) -> list[Dims]:
-    return [broadcast(*(call.data(place) for place in range(len(call.inputs))))]
+    return [broadcast(*(call.data(index) for index in range(len(call.inputs))))]
 
 
 def _as_first(call: Call) -> list[Dims]:
@@ -273,18 +273,18 @@ def _dropout(call: Call) -> list[Dims]:
 
 
 def _concat(call: Call) -> list[Dims]:
-    axis, parts = call.free(call.get("axis")), [call.data(place).dims for place in range(len(call.inputs))]
+    axis, parts = call.free(call.get("axis")), [call.data(index).dims for index in range(len(call.inputs))]
     if any(
-        len(one) != len(parts[0]) or one[:axis] + one[axis + 1 :] != parts[0][:axis] + parts[0][axis + 1 :]
-        for one in parts
+        len(part) != len(parts[0]) or part[:axis] + part[axis + 1 :] != parts[0][:axis] + parts[0][axis + 1 :]
+        for part in parts
     ):
         raise NotShownError("rows meet other lengths")
-    return [(*parts[0][:axis], sum(one[axis] or 0 for one in parts), *parts[0][axis + 1 :])]
+    return [(*parts[0][:axis], sum(part[axis] or 0 for part in parts), *parts[0][axis + 1 :])]
 
 
 def _slice(call: Call) -> list[Dims]:
     starts, ends, axes, steps = (
-        call.listed(name, place + 1, 10) for place, name in enumerate(("starts", "ends", "axes", "steps"))
+        call.listed(name, index + 1, 10) for index, name in enumerate(("starts", "ends", "axes", "steps"))
     )
     if starts is None or ends is None or len(starts) != len(ends):
         raise NotShownError("no range is given")
@@ -346,7 +346,7 @@ def _topk(call: Call) -> list[Dims]:
 
 
 def _without(dims: Dims, axes: Sequence[int], keep: bool) -> Dims:
-    return tuple(1 if place in axes else one for place, one in enumerate(dims) if keep or place not in axes)
+    return tuple(1 if index in axes else dim for index, dim in enumerate(dims) if keep or index not in axes)
 
 
 def _arg(call: Call) -> list[Dims]:
@@ -394,9 +394,9 @@ def _reshape(call: Call) -> list[Dims]:
     dims, wanted = call.data().dims, [int(one) for one in call.numbers(1).reshape(-1)]
     if any(one < -1 for one in wanted) or wanted.count(-1) > 1 or (call.get("allowzero", 0) and 0 in wanted):
         raise NotShownError("the new shape is not clear")
-    if any(one == 0 and place >= len(dims) for place, one in enumerate(wanted)):
+    if any(one == 0 and index >= len(dims) for index, one in enumerate(wanted)):
         raise NotShownError("the new shape is not clear")
-    found: list[Dim] = [dims[place] if one == 0 else one for place, one in enumerate(wanted)]
+    found: list[Dim] = [dims[index] if one == 0 else one for index, one in enumerate(wanted)]
     volume, given = (_volume([one for one in some if one != -1]) for some in (dims, found))
     if -1 in found:
         open_rows = None in dims and None not in found
@@ -436,7 +436,7 @@ def _gemm(call: Call) -> list[Dims]:
 
 def _batch_norm(call: Call) -> list[Dims]:
     dims = call.data().dims
-    constant = all(call.data(place).dims == dims[1:2] for place in range(1, 5))
+    constant = all(call.data(index).dims == dims[1:2] for index in range(1, 5))
     if call.get("training_mode", 0) or len(dims) < 2 or dims[0] is not None or not constant:
         raise NotShownError("it takes means over rows, or has others than constants")
     return [dims]
@@ -444,7 +444,7 @@ def _batch_norm(call: Call) -> list[Dims]:
 
 def _layer_norm(call: Call) -> list[Dims]:
     dims, axis = call.data().dims, call.free(call.get("axis", -1))
-    if None in dims[axis:] or any(None in call.data(place).dims for place in range(1, len(call.inputs))):
+    if None in dims[axis:] or any(None in call.data(index).dims for index in range(1, len(call.inputs))):
         raise NotShownError("it works along the rows, or has others than constants")
     return [dims]
 

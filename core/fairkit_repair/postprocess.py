@@ -321,7 +321,7 @@ def aimed(fit: Callable[[Table], Sequence[FittedModel]], table: Table, run: Run)
     A model that decides by more than its score keeps its decisions; whether they keep the rate is measured.
     """
     models = list(fit(table))
-    places = [place for place, fitted in enumerate(models) if _by_half(fitted, table)]
+    places = [position for position, fitted in enumerate(models) if _by_half(fitted, table)]
     if table.task != "binary" or run.objective.is_plain or not places:
         return models
     half = even_folds(2 * (table.target > 0).astype(np.int64), 2, np.random.default_rng([run.seed, 2]))
@@ -329,11 +329,11 @@ def aimed(fit: Callable[[Table], Sequence[FittedModel]], table: Table, run: Run)
     for number in (0, 1):
         inside = half == number
         part = table.take(inside)
-        for place, fitted in enumerate(fit(table.take(~inside))):
-            scores[place, inside] = fitted.predict(part.columns).score
-    for place in places:
-        unseen = scores[place].astype(np.float32).astype(np.float64)
-        models[place] = with_threshold(models[place], table, run, unseen)
+        for index, fitted in enumerate(fit(table.take(~inside))):
+            scores[index, inside] = fitted.predict(part.columns).score
+    for index in places:
+        unseen = scores[index].astype(np.float32).astype(np.float64)
+        models[index] = with_threshold(models[index], table, run, unseen)
     return models
 
 

@@ -121,7 +121,7 @@ class ScoredRows:
         Returns for each of `count` parts, the rows outside it and the rows in it.
         """
         part = even_folds(2 * self.codes + (self.favorable > 0), count, rng)
-        return [(self.take(part != place), self.take(part == place)) for place in range(count)]
+        return [(self.take(part != index), self.take(part == index)) for index in range(count)]
 
     def rates(self, chance: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the weighted mean of h in each of the K groups, NaN in an empty one."""
@@ -284,7 +284,7 @@ class Study:
     @property
     def measured(self) -> tuple[Trial, ...]:
         """The alternatives whose chance was predicted: those that were searched."""
-        return tuple(one for one in self.alternatives if one.chance is not None)
+        return tuple(alternative for alternative in self.alternatives if alternative.chance is not None)
 
     @property
     def as_good(self) -> tuple[Trial, ...]:
@@ -324,7 +324,7 @@ class Study:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        return self.summary() | {"alternatives": [one.to_dict() for one in self.alternatives]}
+        return self.summary() | {"alternatives": [alternative.to_dict() for alternative in self.alternatives]}
 
     def summary(self) -> dict[str, Any]:
         """Return the search's record for the file's metadata, from where certificates take it."""
@@ -441,7 +441,7 @@ def audit_beside(
     """Audit models and compare them with the first; every row is scored once by each."""
     data.learn(engine.total)
     scorers = [bound(model, data, each) for model, each in zip(models, options, strict=True)]
-    audits = [loaded.about(scorer, data, engine, progress, index=place) for place, scorer in enumerate(scorers)]
+    audits = [loaded.about(scorer, data, engine, progress, index=index) for index, scorer in enumerate(scorers)]
     readers = [reader for audit in audits for reader in audit.readers]
     pairing, used = paired_up(scorers, data)
     engine.check(*plugins.needs_of([*loaded.used, *used]))

@@ -242,9 +242,9 @@ def _predict(name: str, encoder: Encoder, columns: Columns, strength: float) -> 
     else:
         targets = [code == k for k in range(len(values))] if len(values) > 2 else [code == 1]
         rows = logistic_directions(design, np.array(targets), strength * len(raw))
-    found = np.zeros((len(rows), len(encoder.features)))
-    found[:, design.kept] = rows
-    return found
+    result = np.zeros((len(rows), len(encoder.features)))
+    result[:, design.kept] = rows
+    return result
 
 
 def _pair_likelihood(sigma: Floats, gap: Floats, same: NDArray[np.bool_]) -> float:

@@ -93,8 +93,8 @@ class FairMetric:
         value, axes = np.linalg.eigh((sigma + sigma.T) / 2.0)
         if value[0] < -1e-10 * largest * size:
             raise DataError(f"sigma has the eigenvalue {value[0]:.3g}: a squared distance needs none below 0")
-        kept = value > 1e-14 * largest
-        return cls(encoder=encoder, matrix=_clean(axes[:, kept] * np.sqrt(value[kept])), description=description)
+        keep = value > 1e-14 * largest
+        return cls(encoder=encoder, matrix=_clean(axes[:, keep] * np.sqrt(value[keep])), description=description)
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -110,9 +110,9 @@ class DenseNetwork:
 
     def slope(self, saved: list[Tensor], up: Tensor) -> Tensor:
         """See `Network`."""
-        for place in range(len(self.layers) - 1, 0, -1):
-            weight, _, activation = self.layers[place]
-            up = _descend(up, saved[place], activation) @ weight
+        for index in range(len(self.layers) - 1, 0, -1):
+            weight, _, activation = self.layers[index]
+            up = _descend(up, saved[index], activation) @ weight
         return _descend(up, saved[0], self.layers[0][2])
 
     def parameter_slopes(
@@ -121,12 +121,12 @@ class DenseNetwork:
         """Write the gradient of <up, outputs> in every weight and bias into given tensors."""
         import torch
 
-        for place in range(len(self.layers) - 1, -1, -1):
-            weight, _, activation = self.layers[place]
-            up = _descend(up, saved[place], activation)
-            torch.mm(up.t(), x if place == 0 else saved[place - 1], out=into[place][0])
-            torch.sum(up, dim=0, out=into[place][1])
-            if place:
+        for index in range(len(self.layers) - 1, -1, -1):
+            weight, _, activation = self.layers[index]
+            up = _descend(up, saved[index], activation)
+            torch.mm(up.t(), x if index == 0 else saved[index - 1], out=into[index][0])
+            torch.sum(up, dim=0, out=into[index][1])
+            if index:
                 up = up @ weight
 
 
@@ -212,11 +212,11 @@ def check_module(module: Any, width: int, outputs: Sequence[int]) -> int:
         raise ModelError(f"the torch module fails on rows of {width} features: {str(error).splitlines()[0]}") from error
     finally:
         module.train(training)
-    found = 1 if len(shape) == 1 else shape[-1]
-    if not shape or shape[0] != 2 or len(shape) > 2 or found not in outputs:
+    result = 1 if len(shape) == 1 else shape[-1]
+    if not shape or shape[0] != 2 or len(shape) > 2 or result not in outputs:
         wanted = " or ".join("[2] or [2, 1]" if count == 1 else f"[2, {count}]" for count in outputs)
         raise ModelError(f"the torch module gives the shape {list(shape)} for 2 rows; it must give {wanted}")
-    return found
+    return result
 
 
 def _descend(up: Tensor, output: Tensor, activation: Activation) -> Tensor:
@@ -292,9 +292,9 @@ def _newton(design: Design, targets: NDArray[np.bool_], strength: float) -> Floa
         wrong = 1.0 / (1.0 + np.exp(np.minimum(margin[open_], STEEPEST)))
         grams = design.grams(wrong * (1.0 - wrong))
         still = []
-        for place, model in enumerate(open_):
-            slope = penalty * models[model] - design.transposed(sign[model] * wrong[place])
-            step = -_solve(grams[place], penalty, slope)
+        for index, model in enumerate(open_):
+            slope = penalty * models[model] - design.transposed(sign[model] * wrong[index])
+            step = -_solve(grams[index], penalty, slope)
             gain = -float(slope @ step)
             if gain > 0.0:
                 _search(design, models[model], margin[model], sign[model], step, penalty, gain)
@@ -331,10 +331,10 @@ def _solve(gram: Floats, penalty: Floats, slope: Floats) -> Floats:
     """Solve (gram + diag(penalty)) x = slope, by least squares where that is singular."""
     matrix = gram + np.diag(penalty)
     try:
-        found: Floats = np.linalg.solve(matrix, slope).astype(np.float64, copy=False)
+        result: Floats = np.linalg.solve(matrix, slope).astype(np.float64, copy=False)
     except np.linalg.LinAlgError:
-        found = np.linalg.lstsq(matrix, slope, rcond=None)[0].astype(np.float64, copy=False)
-    return found
+        result = np.linalg.lstsq(matrix, slope, rcond=None)[0].astype(np.float64, copy=False)
+    return result
 
 
 # How far apart two answers of a model are: d_Y, for training and audits alike.

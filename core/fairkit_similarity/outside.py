@@ -325,8 +325,8 @@ def read_given(path: str, of: str, wanted: Sequence[str]) -> CounterfactualTable
     if empty:
         raise DataError(f"{source.name}: {empty} of {len(names)} rows have no value in {of!r}: name their originals")
     places: dict[Any, list[int]] = {}
-    for place, name in enumerate(names):
-        places.setdefault(name, []).append(place)
+    for index, name in enumerate(names):
+        places.setdefault(name, []).append(index)
     columns = {name: np.concatenate([as_numpy(batch.column(name)) for batch in batches]) for name in wanted}
     return CounterfactualTable(columns, {name: np.array(rows, dtype=np.int64) for name, rows in places.items()})
 

@@ -95,15 +95,15 @@ class Cells:
 def expression_of(table: Any, columns: Sequence[str], coding: Coding, most: int = MOST_CELLS) -> Any:
     """Return the expression of distinct rows and their counts: a ``GROUP BY``, or two, and one row too many at most."""
     if coding.few and not coding.bins and not coding.expressions:
-        raw = {f"k{place}": table[name] for place, name in enumerate(columns)}
+        raw = {f"k{position}": table[name] for position, name in enumerate(columns)}
         cells = table.group_by(**raw).agg(**{COUNT: table.count()})
         keys = keys_of({name: cells[key] for key, name in zip(raw, columns, strict=True)}, columns, coding)
         return cells.group_by(**keys).agg(**{COUNT: cells[COUNT].sum().cast("int64")}).limit(most + 1)
     values: dict[str, Any] = {}
-    for place, name in enumerate(columns):
+    for index, name in enumerate(columns):
         if name in coding.bins and name not in coding.expressions and name not in coding.edges:
             number = table[name].cast("float64")
-            values |= {f"m{place}": number.mean(), f"l{place}": number.min(), f"h{place}": number.max()}
+            values |= {f"m{index}": number.mean(), f"l{index}": number.min(), f"h{index}": number.max()}
     keys = keys_of(table, columns, coding)
     return table.group_by(**keys).agg(**values, **{COUNT: table.count()}).limit(most + 1)
 
@@ -111,16 +111,16 @@ def expression_of(table: Any, columns: Sequence[str], coding: Coding, most: int 
 def keys_of(table: Any, columns: Sequence[str], coding: Coding) -> dict[str, Any]:
     """Return the expressions that tell rows apart, by names made of the columns' places."""
     keys: dict[str, Any] = {}
-    for place, name in enumerate(columns):
+    for index, name in enumerate(columns):
         column = table[name]
         if name in coding.expressions:
-            keys[f"k{place}"] = coding.expressions[name]
+            keys[f"k{index}"] = coding.expressions[name]
         elif name in coding.edges:
-            keys[f"k{place}"] = _binned(_number(column, coding), coding.edges[name])
+            keys[f"k{index}"] = _binned(_number(column, coding), coding.edges[name])
         elif name in coding.bins:
-            keys |= {f"{key}{place}": one for key, one in _scored(_number(column, coding), coding.bins[name]).items()}
+            keys |= {f"{key}{index}": one for key, one in _scored(_number(column, coding), coding.bins[name]).items()}
         else:
-            keys[f"k{place}"] = column
+            keys[f"k{index}"] = column
     return keys
 
 
@@ -147,12 +147,12 @@ def _scored(column: Any, bins: Bins) -> dict[str, Any]:
     number = column.cast("float64")
     width = (bins.high - bins.low) / STEPS
     keys = {"s": ((number - bins.low) / width).floor().clip(0, STEPS).cast("int64")}
-    for place, cut in enumerate(bins.cuts):
+    for index, cut in enumerate(bins.cuts):
         reach = NEAR * max(abs(cut), NEAR)
         near = (number >= cut - reach) & (number <= cut + reach)
         keys |= {
-            f"t{place}_": (number >= cut - reach).cast("int64"),
-            f"u{place}_": near.ifelse(number, ibis().null("float64")),
+            f"t{index}_": (number >= cut - reach).cast("int64"),
+            f"u{index}_": near.ifelse(number, ibis().null("float64")),
         }
     return keys
 
@@ -179,12 +179,12 @@ def _cells(found: pa.Table, columns: Sequence[str], coding: Coding, name: str) -
 
     counts = as_numpy(pc.cast(found.column(COUNT).combine_chunks(), pa.int64())).astype(np.int64)
     read = {}
-    for place, column in enumerate(columns):
+    for index, column in enumerate(columns):
         if column in coding.bins:
-            mean, low, high = (found.column(f"{key}{place}").cast(pa.float64()) for key in "mlh")
+            mean, low, high = (found.column(f"{key}{index}").cast(pa.float64()) for key in "mlh")
             read[column] = pc.min_element_wise(pc.max_element_wise(mean, low), high)
         else:
-            read[column] = found.column(f"k{place}")
+            read[column] = found.column(f"k{index}")
     arrays = [one.combine_chunks() for one in read.values()]
     rows = plain_rows(pa.Table.from_arrays(arrays, names=list(read)), name)
     order = _order(rows)
@@ -197,7 +197,7 @@ def _order(rows: pa.Table) -> Any:
 
     if not rows.column_names:
         return as_arrow(np.arange(rows.num_rows))
-    keys = [(f"{place}", "ascending") for place in range(len(rows.column_names))]
+    keys = [(f"{index}", "ascending") for index in range(len(rows.column_names))]
     renamed = rows.rename_columns([key for key, _ in keys])
     return pc.sort_indices(renamed, sort_keys=keys)
 
@@ -239,10 +239,10 @@ def _counting(parts: Sequence[Any], names: list[str], files: list[StoredFile]) -
     def run(text: str) -> pa.Table:
         with without_statistics(connection):
             rows = connection.sql(text)
-            found = (getattr(rows, "to_arrow_table", None) or rows.fetch_arrow_table)()
+            result = (getattr(rows, "to_arrow_table", None) or rows.fetch_arrow_table)()
         for file in files:
             file.check()
-        return found
+        return result
 
     return Counting("duckdb", "SELECT * FROM fairkit_files", run)
 
@@ -346,14 +346,14 @@ def standing_for(buckets: Any, key: int = KEY) -> Any:
 
 def _ids(key: int) -> Any:
     """Return an id for every bucket."""
-    found = np.full(BUCKETS, -1, dtype=np.int64)
+    result = np.full(BUCKETS, -1, dtype=np.int64)
     start, step = 0, 1 << 15
-    while (found < 0).any():
+    while (result < 0).any():
         ids = np.arange(start, start + step, dtype=np.int64)
         places = buckets_of(as_arrow(ids), key)
-        found[places[::-1]] = ids[::-1]
+        result[places[::-1]] = ids[::-1]
         start += step
-    return found
+    return result
 
 
 # The rows of a query as an expression: what is asked about them is built of expressions, never of text.

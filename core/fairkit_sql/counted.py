@@ -79,7 +79,7 @@ class CountedPart:
     def read(self, columns: Sequence[str], rows: int, types: Types) -> Iterator[pa.RecordBatch]:
         """Read the first rows: that is enough to choose bins and to tell what a column of scores holds."""
         check_known(self.relation, columns)
-        names = {f"k{place}": self.relation.table[name] for place, name in enumerate(columns)}
+        names = {f"k{index}": self.relation.table[name] for index, name in enumerate(columns)}
         found = self.relation.fetch(self.relation.table.select(**names).limit(min(rows, BATCH_ROWS)))
         arrays = [found.column(name).combine_chunks() for name in names]
         yield from plain_rows(pa_table(arrays, columns), self.name).to_batches()
@@ -96,7 +96,7 @@ class CountedPart:
         if not all(kind.is_integer() and kind.nbytes <= _BYTES for kind in kinds):
             return False
         batch = next(self.read(columns, BATCH_ROWS, {}), None)
-        return batch is not None and all(len(np.unique(as_numpy(one))) <= FEW for one in batch.columns)
+        return batch is not None and all(len(np.unique(as_numpy(column))) <= FEW for column in batch.columns)
 
 
 def counted_part(source: Source) -> CountedPart | None:
@@ -321,10 +321,10 @@ class SqlEngine(LocalEngine):
         note = "It was made from scores in bins; for a verdict the rows must be read."
         stems = ["statistical_parity_ks", *(m.name for m in metrics if "score" in m.needs)]
         return [
-            dataclasses.replace(one, inconclusive=one.inconclusive or note, notes=(*one.notes, note))
-            if one.metric.startswith(tuple(stems))
-            else one
-            for one in findings
+            dataclasses.replace(finding, inconclusive=finding.inconclusive or note, notes=(*finding.notes, note))
+            if finding.metric.startswith(tuple(stems))
+            else finding
+            for finding in findings
         ]
 
 

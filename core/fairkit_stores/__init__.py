@@ -155,10 +155,10 @@ def _matching(filesystem: Any, path: str, shown: str) -> list[str]:
             break
         fixed.append(piece)
     wanted = _glob(path)
-    found = [one for one in _listed(filesystem, "/".join(fixed)) if wanted.fullmatch(one)]
-    if not found:
+    result = [one for one in _listed(filesystem, "/".join(fixed)) if wanted.fullmatch(one)]
+    if not result:
         raise DataError(f"no data file matches {visible(shown)}")
-    return found
+    return result
 
 
 def _listed(filesystem: Any, folder: str) -> list[str]:

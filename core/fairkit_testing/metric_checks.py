@@ -202,9 +202,10 @@ def check_metric_shares(cls: type[Metric]) -> None:
         same &= all(np.allclose(a, b, rtol=0, atol=0, equal_nan=True) for a, b in ends)
         require(same, f"shares: with every row labelled few labels give {few.values}, the metric {plain.values}")
         alone = few_label_estimate(metric, totals, None, np.zeros(GROUPS, dtype=bool)).values
-        known = np.isfinite(alone) & np.isfinite(plain.values)
+        is_known = np.isfinite(alone) & np.isfinite(plain.values)
         require(
-            np.allclose(alone[known], plain.values[known]), "shares: the number is no function of the cells' shares"
+            np.allclose(alone[is_known], plain.values[is_known]),
+            "shares: the number is no function of the cells' shares",
         )
 
 

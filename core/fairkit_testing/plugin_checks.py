@@ -361,8 +361,8 @@ def _kinds(hint: Any) -> set[Any]:
         return {hint}
     if get_origin(hint) is Literal:
         return {"literal"}
-    arguments = [one for one in get_args(hint) if one is not Ellipsis]
-    return {kind for one in arguments for kind in _kinds(one)}
+    arguments = [argument for argument in get_args(hint) if argument is not Ellipsis]
+    return {kind for argument in arguments for kind in _kinds(argument)}
 
 
 PARAMETER_CHECKS = (check_parameters_documented, check_parameters_validated)
@@ -398,7 +398,7 @@ def check_pack_shows_its_gaps(cls: type[Pack]) -> None:
     signed = {"sha256": "0" * 64, "audited_at": f"{pack.to_dict()['edition']}T00:00:00Z", "keyids": []}
     made = pack_plugins()[1].render(pack, report, {}, signed, today=pack.checked)
     asked = {fact.title for fact in pack.facts if fact.required}
-    told = {fact.title for one in made.items for fact, _ in one.facts}
+    told = {fact.title for item in made.items for fact, _ in item.facts}
     require(asked <= told, f"no item asks for the facts {sorted(asked - told)}: name them in an item")
     require(len(made.gaps) >= len(asked), f"{len(asked)} facts are required and {len(made.gaps)} gaps are shown")
 

@@ -171,12 +171,12 @@ def _stumps(slopes: NDArray[np.float64]) -> list[Tree]:
     from fairkit_onnx.write.trees import Node
 
     signs = np.where(slopes < 0, -1.0, 1.0) * (slopes != 0)
-    found = []
-    for place, weights in enumerate((signs * np.sqrt(np.abs(slopes))).T):
-        cut = 0.0 if place < len(NUMBERS) else 0.5
+    result = []
+    for index, weights in enumerate((signs * np.sqrt(np.abs(slopes))).T):
+        cut = 0.0 if index < len(NUMBERS) else 0.5
         leaves = [Node("LEAF", weights=tuple((side * weights).tolist())) for side in (-0.5, 0.5)]
-        found.append([Node("BRANCH_LEQ", feature=place, value=cut, yes=1, no=2), *leaves])
-    return found
+        result.append([Node("BRANCH_LEQ", feature=index, value=cut, yes=1, no=2), *leaves])
+    return result
 
 
 def _label(task: Task, index: NDArray[np.float64]) -> NDArray[np.generic]:

@@ -354,8 +354,8 @@ def gap_change(groups: Sequence[str], before: Array, since: Array) -> GapChange 
     total = float(moved.values.sum())
     evidence: dict[str, Any] = {"higher": groups[high], "lower": groups[low], "gap_change": total}
     said = []
-    for place, name in enumerate(NAMES):
-        ends, value = moved.interval(place, CONFIDENCE), float(moved.values[place])
+    for index, name in enumerate(NAMES):
+        ends, value = moved.interval(index, CONFIDENCE), float(moved.values[index])
         evidence |= {name: value, f"{name}_low": ends[0], f"{name}_high": ends[1]}
         plural = f"{name.removesuffix('_part').replace('_', ' ')}s"
         said.append(f"{plural} carry {value:+.3f} [{ends[0]:.3f}, {ends[1]:.3f}]")

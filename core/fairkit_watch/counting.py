@@ -99,8 +99,8 @@ class _State:
             days, day_of = [self.fixed], np.zeros(n, np.int64)
         else:
             days, day_of = days_of(batch.column(self.day), self.table, str(self.day))
-        for one in days:
-            check_day(one)
+        for day in days:
+            check_day(day)
         favorable = columns.favorable if columns.favorable_decision is None else columns.favorable_decision
         guessed = columns.favorable_decision is None
         yes = binary(
@@ -196,12 +196,12 @@ class _State:
 
 def _parts(counts: Array, *, now: bool) -> dict[str, Array]:
     """Return one cell's counts, [outcome 0, 1, unknown][no, yes], as parts; outcomes only if they count now."""
-    found = {"d": counts.sum(axis=0)}
+    result = {"d": counts.sum(axis=0)}
     if now:
-        found["c"] = counts[:2].ravel()
+        result["c"] = counts[:2].ravel()
         if counts[UNKNOWN].any():
-            found["u"] = counts[UNKNOWN]
-    return found
+            result["u"] = counts[UNKNOWN]
+    return result
 
 
 # Cells of tables as days, decisions, outcomes and ids.
@@ -374,7 +374,7 @@ class Parts:
 
 def parts_of(cells: tuple[Cells, Cells], design: Sequence[float] = (1.0, 1.0, 1.0)) -> Parts:
     """Divide a gap."""
-    a, b = (one.rates(0.5) for one in cells)
+    a, b = (cell.rates(0.5) for cell in cells)
     by_a, by_b = gradients(a, b)
     variance = by_a**2 @ cells[0].variances(0.5) + by_b**2 @ cells[1].variances(0.5)
     raw = divided(cells[0].rates(), cells[1].rates())
@@ -440,5 +440,5 @@ class RowSums:
     def inside(self, chosen: NDArray[np.bool_]) -> RowSums:
         """Return the sums of some of the rows."""
         weights, squares = (None if one is None else one[chosen] for one in (self.weights, self.squares))
-        moments = None if self.moments is None else tuple(one[chosen] for one in self.moments)
+        moments = None if self.moments is None else tuple(moment[chosen] for moment in self.moments)
         return RowSums(weights, squares, moments)

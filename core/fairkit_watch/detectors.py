@@ -52,8 +52,8 @@ def rate_increments(counted: Array, n: Array, limit: float) -> Array:
 
 def contrast_increments(value: Array, information: Array, limit: float) -> Array:
     """Return δ_k I (D - ε) - δ_k² I/2 of a contrast that is to stay at most ε."""
-    known = np.isfinite(value) & (information > 0)
-    value, information = np.where(known, value, limit), np.where(known, information, 0.0)
+    is_known = np.isfinite(value) & (information > 0)
+    value, information = np.where(is_known, value, limit), np.where(is_known, information, 0.0)
     return np.asarray(information[..., None] * (EXCESSES * (value - limit)[..., None] - EXCESSES**2 / 2))
 
 
@@ -107,10 +107,10 @@ def contrasts(
     whole = int(number.max(initial=-1)) + 1
     if whole == 0:
         return value, information
-    kept = number >= 0
-    sums = np.array([np.bincount(number[kept], part[kept], whole) for part in (*first, *second)])
+    keep = number >= 0
+    sums = np.array([np.bincount(number[keep], part[keep], whole) for part in (*first, *second)])
     last = np.zeros(whole, dtype=np.int64)
-    last[number[kept]] = np.flatnonzero(kept)
+    last[number[keep]] = np.flatnonzero(keep)
     state = np.array([reference[0] * _PRIOR, _PRIOR, reference[1] * _PRIOR, _PRIOR])
     before = np.empty_like(sums)
     for batch in range(whole):
@@ -133,8 +133,8 @@ def locate(value: Array, information: Array) -> tuple[int, int, int]:
     days = np.flatnonzero((information > 0) & np.isfinite(value))
     days = days[days >= start]
     if len(days) < 2:
-        place = len(value) - 1
-        return place, start - 1, place
+        index = len(value) - 1
+        return index, start - 1, index
     weight, weighted = information[days], information[days] * value[days]
     before, first = np.cumsum(weight)[:-1], np.cumsum(weighted)[:-1]
     after, second = weight.sum() - before, weighted.sum() - first
@@ -166,16 +166,16 @@ def streams_of(judge: Judge, question: Question, split: Split) -> Streams | None
         return None
     make = _pairs if kind in ("difference", "ratio") else _levels
     streams = [make(judge, question, rate, split) for rate in question.target.rates]
-    streams = [one for one in streams if one.weights.size]
+    streams = [stream for stream in streams if stream.weights.size]
     if not streams:
         return None
     return Streams(
-        np.concatenate([one.increments for one in streams], axis=1),
-        np.any([one.counts for one in streams], axis=0),
-        np.concatenate([one.weights for one in streams]) / len(question.target.rates),
-        tuple(name for one in streams for name in one.names),
-        np.concatenate([one.values for one in streams], axis=1),
-        np.concatenate([one.information for one in streams], axis=1),
+        np.concatenate([stream.increments for stream in streams], axis=1),
+        np.any([stream.counts for stream in streams], axis=0),
+        np.concatenate([stream.weights for stream in streams]) / len(question.target.rates),
+        tuple(name for stream in streams for name in stream.names),
+        np.concatenate([stream.values for stream in streams], axis=1),
+        np.concatenate([stream.information for stream in streams], axis=1),
     )
 
 

@@ -168,7 +168,7 @@ class OpenWatch:
             since=data.days[0] if data.days else None,
             until=data.days[-1] if data.days else None,
             today=(today or clock_day()).isoformat(),
-            rows=sum(int(one["rows"]) for one in self.book.records if one["kind"] == "add"),
+            rows=sum(int(record["rows"]) for record in self.book.records if record["kind"] == "add"),
             days=len(data.days),
             missing_days=looking.missing_days(data.days),
             model=self.settings.model,
@@ -428,9 +428,9 @@ def read_labels(source: Source, id_column: str, label: str, favorable: Any) -> p
     ids, outcomes = [], []
     for batch in source.batches([id_column, label], ROWS):
         outcome = binary(batch.column(label), favorable, source.name, "label", label)
-        known = outcome != UNKNOWN
-        ids.append(text_ids(batch.column(id_column), source.name, id_column).filter(pa.array(known)))
-        outcomes.append(outcome[known].astype(np.int8))
+        is_known = outcome != UNKNOWN
+        ids.append(text_ids(batch.column(id_column), source.name, id_column).filter(pa.array(is_known)))
+        outcomes.append(outcome[is_known].astype(np.int8))
     joined = pa.chunked_array(ids, pa.string()).combine_chunks()
     values = np.concatenate(outcomes) if outcomes else np.empty(0, np.int8)
     table = pa.table({"id": joined, "label": pa.array(values)})

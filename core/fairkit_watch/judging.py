@@ -54,7 +54,7 @@ class Judge:
     @property
     def streams(self) -> int:
         """How many questions share α: rules that ask the same count once."""
-        return max(len({one.same for one in self.questions}), 1)
+        return max(len({question.same for question in self.questions}), 1)
 
     def interval(self, question: Question, split: Split, parts: Mapping[str, Array], part: float = 1.0) -> RulePath:
         """Return a rule's number and interval for totals of shape [..., G, K]."""
@@ -200,10 +200,10 @@ class RulePath:
 
 def _compared(kind: str, rates: Array, n: Array) -> Array:
     """Return the number of a rule from the groups' rates, shape [..., G]; groups without rows are left out."""
-    known = (n > 0) & np.isfinite(rates)
-    least = np.where(known, rates, np.inf).min(axis=-1, initial=np.inf)
-    most = np.where(known, rates, -np.inf).max(axis=-1, initial=-np.inf)
-    enough = known.sum(axis=-1) >= (2 if kind in ("difference", "ratio") else 1)
+    is_known = (n > 0) & np.isfinite(rates)
+    least = np.where(is_known, rates, np.inf).min(axis=-1, initial=np.inf)
+    most = np.where(is_known, rates, -np.inf).max(axis=-1, initial=-np.inf)
+    enough = is_known.sum(axis=-1) >= (2 if kind in ("difference", "ratio") else 1)
     with np.errstate(divide="ignore", invalid="ignore"):
         number = {"difference": most - least, "ratio": least / most, "smallest": least, "largest": most, "level": most}[
             kind

@@ -93,7 +93,7 @@ class WatchRecords:
     def alarms(self) -> tuple[Alarm, ...]:
         """Every alarm so far, the oldest first."""
         try:
-            return tuple(Alarm.from_dict(one["alarm"]) for one in self.records if one["kind"] == "alarm")
+            return tuple(Alarm.from_dict(record["alarm"]) for record in self.records if record["kind"] == "alarm")
         except (KeyError, TypeError) as error:
             raise StateError(
                 f"an alarm in the log of {str(self.folder)!r} is not what a watch writes ({error}); restore the folder "
@@ -184,7 +184,7 @@ def today() -> datetime.date:
 
 def raised(alarms: Sequence[Alarm]) -> Counter[tuple[str, str]]:
     """Count alarms by level and subject."""
-    return Counter((one.level, one.subject) for one in alarms)
+    return Counter((alarm.level, alarm.subject) for alarm in alarms)
 
 
 # One look at all counts, and the course of each number over the days.

@@ -181,7 +181,11 @@ class Watch(OpenWatch):
 
     def undelivered(self, where: str) -> tuple[Alarm, ...]:
         """Return the alarms that were raised and did not reach a place yet."""
-        sent = {one["number"] for one in self.book.records if one["kind"] == "delivered" and one["where"] == where}
+        sent = {
+            record["number"]
+            for record in self.book.records
+            if record["kind"] == "delivered" and record["where"] == where
+        }
         return tuple(alarm for alarm in self.alarms if alarm.number not in sent)
 
     # ---- inside

@@ -193,15 +193,17 @@ def domains_of(
 
 def domain_texts(domains: Sequence[Numbers | Listed]) -> dict[str, str]:
     """Return by block, in words, what its columns may be."""
-    found = {}
-    for one in domains:
-        if isinstance(one, Numbers):
-            found[one.name] = f"{one.low!r} to {one.high!r}{', whole' * one.whole}{', or missing' * one.missing}"
+    result = {}
+    for domain in domains:
+        if isinstance(domain, Numbers):
+            result[domain.name] = (
+                f"{domain.low!r} to {domain.high!r}{', whole' * domain.whole}{', or missing' * domain.missing}"
+            )
             continue
-        texts = ["+".join(map(value_text_of, values)) or "missing" for values in one.values]
+        texts = ["+".join(map(value_text_of, values)) or "missing" for values in domain.values]
         more = [f"{len(texts) - MOST_SHOWN} others"] if len(texts) > MOST_SHOWN else []
-        found[one.name] = ", ".join(texts[:MOST_SHOWN] + more)
-    return found
+        result[domain.name] = ", ".join(texts[:MOST_SHOWN] + more)
+    return result
 
 
 def narrowed_of(

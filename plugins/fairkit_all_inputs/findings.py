@@ -118,7 +118,7 @@ def findings(
         results = _unused(scope, why)
         replay = replayed(scope, model, problem)
         kinds = {name: kind for kind, name in QUESTIONS.items()}
-        return [confirmed(scope, problem, kinds.get(one.metric, -1), one, replay) for one in results]
+        return [confirmed(scope, problem, kinds.get(result.metric, -1), result, replay) for result in results]
     if parameters.save_proof:
         _refuse_proof(problem)
     replay, searched = _replayed_and_compiled(scope, model, problem)
@@ -265,7 +265,7 @@ def _shown_again(scope: AuditScope, problem: Problem, kind: int, evidence: dict[
             n: np.array([first[n], second[n]], dtype=v.dtype) for n, v in scope.people.columns.items() if n in first
         }
         points = np.stack([block.cells_of(rows) for block in problem.blocks], axis=1)
-        free = [place for place in range(points.shape[1]) if place != problem.changing]
+        free = [index for index in range(points.shape[1]) if index != problem.changing]
         if (points < 0).any() or (points[0, free] != points[1, free]).any():
             raise ValueError("the witness leaves the domain, or more than the named columns change")
         if kind == FLIP:

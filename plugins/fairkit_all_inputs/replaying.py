@@ -132,12 +132,12 @@ def _exact(
 def inside_of(problem: Problem, columns: Columns) -> dict[str, NDArray[np.bool_]]:
     """Tell by block that stays which rows have a cell of it, shape [n]; under the empty name, which have all."""
     rows = len(next(iter(columns.values())))
-    found = {"": np.ones(rows, dtype=np.bool_)}
-    for place, block in enumerate(problem.blocks):
-        if place != problem.changing:
-            found[block.name] = block.cells_of(columns) >= 0
-            found[""] &= found[block.name]
-    return found
+    result = {"": np.ones(rows, dtype=np.bool_)}
+    for index, block in enumerate(problem.blocks):
+        if index != problem.changing:
+            result[block.name] = block.cells_of(columns) >= 0
+            result[""] &= result[block.name]
+    return result
 
 
 def _run(scope: AuditScope, problem: Problem, columns: Columns, sums: _Sums, replay: Replay) -> None:
@@ -217,8 +217,8 @@ def _random(problem: Problem, rng: np.random.Generator) -> dict[str, NDArray[Any
     for block in problem.blocks:
         if block.ends is None:
             at = rng.integers(0, len(block.choices), RANDOM)
-            for place, name in enumerate(block.columns):
-                values = [choice[place] for choice in block.choices]
+            for index, name in enumerate(block.columns):
+                values = [choice[index] for choice in block.choices]
                 text = any(isinstance(value, str) or value is None for value in values)
                 columns[name] = np.array(values, dtype=object if text else None)[at]
         else:

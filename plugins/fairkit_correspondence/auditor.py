@@ -102,7 +102,7 @@ class CorrespondenceAuditor(Auditor):
         """Return the differences with their intervals, for every sensitive column."""
         from fairkit_correspondence.findings import findings
 
-        found = [one for statement in self._statements(total, context) for one in findings(statement)]
+        found = [finding for statement in self._statements(total, context) for finding in findings(statement)]
         return [no_bounds(one, context.dataset) for one in found]
 
     def table_changes(
@@ -111,7 +111,7 @@ class CorrespondenceAuditor(Auditor):
         """Return how much the differences of two models differ (see `fairkit.auditors.ComparesTables`)."""
         before = self._statements(totals[0][0], contexts[0][0])
         after = self._statements(totals[1][-1], contexts[1][-1])
-        return [one for pair in zip(before, after, strict=True) for one in changes(*pair)]
+        return [change for pair in zip(before, after, strict=True) for change in changes(*pair)]
 
     def _statements(self, total: AnswerRows, context: AuditContext) -> Iterator[Statement]:
         from fairkit_correspondence.answers import answers_of

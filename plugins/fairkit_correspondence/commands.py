@@ -307,7 +307,7 @@ def outcome_text(plan: Plan, outcome: Outcome, output: Path) -> str:
         lines += _pairs(main)
         if worst is not None:
             lines.append(f"worst context: {people(worst.value, worst.interval)}")
-        rates = ", ".join(f"{one.group} {one.value or 0:.1%}" for one in refused.groups)
+        rates = ", ".join(f"{group.group} {group.value or 0:.1%}" for group in refused.groups)
         lines += [
             f"documents whose answers differ: {changed.value or 0:.0%} (largest difference "
             f"{changed.evidence['largest']:.2f}, equal everywhere {changed.evidence['equal_everywhere']})",

@@ -193,7 +193,7 @@ class Statement:
 
     def largest(self, metric: str, comparisons: list[Comparison], **more: Any) -> Finding:
         """Return the largest |difference| of some comparisons, under one bound."""
-        value = max(abs(one.value) for one in comparisons)
+        value = max(abs(comparison.value) for comparison in comparisons)
         return self.finding(metric, value, lambda level: self.worst(comparisons, level), **more)
 
     def group_values(self, means: Any, rows: Any = True, among: tuple[int, ...] = ()) -> tuple[GroupValue, ...]:
@@ -253,7 +253,7 @@ def _changed(statement: Statement) -> Finding:
         low, high = clopper_pearson(np.array([share]), np.array([float(size)]), z)
         return float(low[0]), float(high[0])
 
-    shown = [one for pair in statement.pairs for one in examples(answers, means, *pair)]
+    shown = [example for pair in statement.pairs for example in examples(answers, means, *pair)]
     shown = sorted(shown, key=lambda one: -abs(one["answers"][0] - one["answers"][1]))[:5]
     largest = max(float(np.abs(one.bounds[0].differences).max()) for one in statement.averaged)
     beside = {"changed_answers": shown, "largest": largest, "equal_everywhere": all_equal(answers)}
@@ -268,9 +268,9 @@ def _refusals(statement: Statement) -> Finding:
     """Return the largest difference of the shares that were refused, unreadable or cut off."""
     answers = statement.answers
     counts = {
-        f"{name}: {kind}": int(((answers.group == g) & (answers.outcome == place)).sum())
+        f"{name}: {kind}": int(((answers.group == g) & (answers.outcome == index)).sum())
         for g, name in enumerate(answers.groups)
-        for place, kind in enumerate(OUTCOMES[:-1])
+        for index, kind in enumerate(OUTCOMES[:-1])
     }
     return statement.largest(
         REFUSALS,

@@ -203,11 +203,11 @@ def _ssa(parts: Iterable[tuple[list[str], Indices, Indices]], born: Sequence[int
 
 def _census(rows: Iterable[Mapping[str, str]], *, shared: bool) -> Iterator[Name]:
     """Yield the surnames of each group with its share of the bearers, or the most frequent of all."""
-    for place, row in enumerate(rows):
+    for index, row in enumerate(rows):
         name, bearers = row["name"].title(), float(row["count"])
         shares = {group: float(row[key]) / 100 for key, group in _SHARES.items() if row[key]}
         group = max(shares, key=lambda one: shares[one])
-        if shared and place < 2 * FREQUENT:
+        if shared and index < 2 * FREQUENT:
             yield Name("", {"name": name, "first": name}, {"bearers": bearers})
         elif not shared and shares[group] >= MOST:
             yield Name(group, {"name": name, "first": name}, {"bearers": bearers, "share": shares[group]})

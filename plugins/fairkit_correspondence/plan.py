@@ -163,7 +163,7 @@ def read_plan(path: Path, looks: int | None = None) -> Plan:
     decided = {
         "documents": [one.text for one in documents],
         "contexts": contexts,
-        "names": [[one.group, dict(one.slots)] for one in names],
+        "names": [[name.group, dict(name.slots)] for name in names],
         "question": dataclasses.asdict(question),
         "asking": dataclasses.asdict(asking),
         "column": parsed["names"].column,
@@ -190,7 +190,7 @@ def _check_question(question: Question, asking: Asking) -> None:
     wrong = {
         "[question] needs exactly one of options, score and list_size": sum(kinds) != 1,
         "[question] needs two options or more, and `favorable` with some of them": bool(options)
-        and (len({one.casefold() for one in options}) < 2 or not favorable or not favorable <= set(options)),
+        and (len({option.casefold() for option in options}) < 2 or not favorable or not favorable <= set(options)),
         "[question] calls every option favorable; nothing could differ": bool(options)
         and len(favorable) == len(options),
         "[question] score is the lowest and the highest number, such as [0, 10]": bool(question.score)
@@ -320,7 +320,7 @@ def _faults(document: Document, names: Sequence[Name], allowed: frozenset[str]) 
     pronouns = (found[0] for found in _PRONOUNS.finditer(text) if found[0].strip(".") not in allowed)
     yield from (f"has the word {word!r} outside a slot; {write}, or allow the word in [documents]" for word in pronouns)
     words = set(re.findall(r"[^\W\d_]+", text)) - allowed
-    parts = (part for one in names for part in (one.slots["first"], *one.text.split()))
+    parts = (part for name in names for part in (name.slots["first"], *name.text.split()))
     left = (part for part in parts if part in words and not part.islower())
     yield from (
         f"still has the name {part!r}; write {{name}} or {{first}}, or allow it in [documents]" for part in left
@@ -328,6 +328,6 @@ def _faults(document: Document, names: Sequence[Name], allowed: frozenset[str]) 
     mails = (mail for mail in _MAIL.findall(text) if mail not in allowed)
     yield from (f"has the e-mail address {mail!r}, which may say whose text it is; leave it out" for mail in mails)
     ids = " ".join([document.source, *_IDS.findall(text)])
-    for group in sorted({one.group for one in names}):
+    for group in sorted({name.group for name in names}):
         if re.search(rf"(?:^|[\W_]){re.escape(group)}(?:[\W_]|\d|$)", ids, re.IGNORECASE):
             yield f"has the arm {group!r} in an id or a file's name; rename it"

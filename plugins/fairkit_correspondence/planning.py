@@ -70,9 +70,9 @@ class Spread:
     def of_pilot(cls, *pairs: Cells) -> Spread:
         """Estimate the variances from a pilot's pairs of groups by moments: the largest of all pairs."""
         spreads = [cls._of_pair(cells) for cells in pairs]
-        largest = {key: max(getattr(one, key) for one in spreads) for key in ("interaction", "answer", "name")}
-        base = min((one.base for one in spreads), key=lambda rate: abs(rate - 0.5))
-        return cls(**largest, base=base, whole=all(one.whole for one in spreads))
+        largest = {key: max(getattr(spread, key) for spread in spreads) for key in ("interaction", "answer", "name")}
+        base = min((spread.base for spread in spreads), key=lambda rate: abs(rate - 0.5))
+        return cls(**largest, base=base, whole=all(spread.whole for spread in spreads))
 
     @classmethod
     def _of_pair(cls, cells: Cells) -> Spread:

@@ -128,11 +128,11 @@ def _of_lists(plan: Plan, turned: Mapping[str, Sequence[Name]], rng: np.random.G
         lists = []
         for turn in range(len(groups)):
             entries = []
-            for place in range(size):
-                group = groups[(place + turn) % len(groups)]
+            for index in range(size):
+                group = groups[(index + turn) % len(groups)]
                 name = turned[group][used[group] % len(turned[group])]
                 used[group] += 1
-                entries.append(Entry(members[(place + turn * shift) % size], name))
+                entries.append(Entry(members[(index + turn * shift) % size], name))
             lists.append(tuple(entries))
         for context in plan.contexts:
             for shown in lists:
@@ -249,7 +249,7 @@ def _ranks(text: str, outcome: str, size: int) -> tuple[float | None, ...] | Non
     letters = [one for one in re.findall(r"\b[A-Z]\b", text) if one in LETTERS[:size]]
     if not letters or len(set(letters)) != len(letters):
         return None
-    rank = {LETTERS.index(letter): place for place, letter in enumerate(letters)}
+    rank = {LETTERS.index(letter): index for index, letter in enumerate(letters)}
     if outcome == "place":
         worth = {entry: (size - 1 - place) / (size - 1) for entry, place in rank.items()}
     else:
@@ -311,12 +311,12 @@ def answers_table(
     columns: dict[str, list[Any]] = {name: [] for name in (*REQUEST_COLUMNS, plan.column, *ANSWER_COLUMNS)}
     for request in requests:
         digest, record = request.digest(plan), records.get(request.number)
-        for place, entry in enumerate(request.entries):
+        for index, entry in enumerate(request.entries):
             row = {
                 "plan": plan.digest, "document": request.unit, "text_digest": plan.documents[entry.document].id,
                 "context": request.context, plan.column: entry.name.group, "name": entry.name.text,
                 "draw": request.draw, "reversed": request.reversed, "look": request.look, "order": request.order,
-                "place": place, "request": digest, **_answer(record, place, len(request.entries), served),
+                "place": index, "request": digest, **_answer(record, index, len(request.entries), served),
             }  # fmt: skip
             for name, values in columns.items():
                 values.append(row.get(name))

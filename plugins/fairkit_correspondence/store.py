@@ -194,7 +194,7 @@ def quantiles(looks: int, confidence: float) -> tuple[float, ...]:
     z, sd, spent = _NORMAL.inv_cdf(1 - (1 - confidence) / 4), math.sqrt(1 / looks), 0.0
     # the distribution of the sum where no look has ended the audit: places with their weights
     place, weight, bounds = np.zeros(1), np.ones(1), []
-    for share in (look / looks for look in range(1, looks + 1)):
+    for share in (index / looks for index in range(1, looks + 1)):
         whole = 2 * _NORMAL.cdf(-z / math.sqrt(share))
         end = _end(place, weight, sd, whole - spent, LARGEST * math.sqrt(share))
         bounds.append(end / math.sqrt(share))

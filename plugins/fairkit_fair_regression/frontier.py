@@ -152,7 +152,7 @@ class Ruler:
         self, rows: Array, mass: Array, codes: NDArray[np.int64], weights: Array | None, confidence: float
     ) -> Measured:
         loss, interval = mean_interval(rows, weights, confidence)
-        present = [place for place in range(len(self.names)) if mass[place].sum() > 0]
+        present = [index for index in range(len(self.names)) if mass[index].sum() > 0]
         if self.parity:
             gaps = np.abs(disparities(mass[present])).max(axis=1)
             worst = present[int(gaps.argmax())]
@@ -173,7 +173,7 @@ class Ruler:
 def group_codes(table: Table, sensitive: str | None, names: tuple[str, ...]) -> NDArray[np.int64]:
     """Return each row's place among the training groups."""
     groups = table.only_groups(sensitive)
-    unknown = [name for place, name in enumerate(groups.names) if name not in names and (groups.codes == place).any()]
+    unknown = [name for index, name in enumerate(groups.names) if name not in names and (groups.codes == index).any()]
     if unknown:
         raise DataError(f"{table.name}: the group {unknown[0]!r} does not occur in the training rows")
     places = np.array([names.index(name) if name in names else -1 for name in groups.names], dtype=np.int64)

@@ -243,8 +243,8 @@ def _twice(matrix: Matrix, chances: Array, weights: Array | None) -> tuple[Matri
     base = np.ones(len(chances)) if weights is None else weights
     both = np.concatenate([base * chances, base * (1 - chances)])
     labels = np.concatenate([np.ones(len(chances)), np.zeros(len(chances))])
-    kept = both > 0
-    return np.concatenate([matrix, matrix])[kept], labels[kept], both[kept]
+    keep = both > 0
+    return np.concatenate([matrix, matrix])[keep], labels[keep], both[keep]
 
 
 # Predictors of a mixture: predictions in [0, 1] from encoded rows, in memory and in a graph.

@@ -322,11 +322,11 @@ def cover_labels(labels: Array, step: float, loss: Loss | None = None) -> Cover:
     distinct = values if loss is None or loss.rates is None else loss.rates.to_cover(values)
     half = step / 2 * (1 + 1e-12)
     chosen: list[int] = []
-    place = 0
-    while place < len(distinct):
-        farthest = int(np.searchsorted(distinct, distinct[place] + half, side="right")) - 1
+    index = 0
+    while index < len(distinct):
+        farthest = int(np.searchsorted(distinct, distinct[index] + half, side="right")) - 1
         chosen.append(farthest)
-        place = int(np.searchsorted(distinct, distinct[farthest] + half, side="right"))
+        index = int(np.searchsorted(distinct, distinct[farthest] + half, side="right"))
     codes = np.searchsorted(distinct[chosen], distinct - half, side="left")
     return Cover(values[chosen], codes[inverse.ravel()].astype(np.int64))
 

@@ -438,12 +438,12 @@ def check_cover(groups: Codes, names: tuple[str, ...], size: int, name: str) -> 
     from fairkit.errors import DataError
 
     rows = np.bincount(groups, minlength=len(names))
-    place = int(rows.argmin())
-    if rows[place] < size:
+    index = int(rows.argmin())
+    if rows[index] < size:
         raise DataError(
-            f"{name}: the group {names[place]!r} has {rows[place]} rows to learn from, fewer than the {size} "
+            f"{name}: the group {names[index]!r} has {rows[index]} rows to learn from, fewer than the {size} "
             "thresholds that its predictions are compared at; merge it with another group, give more rows, or "
-            f"use a coarser grid, such as the parameter `grid={max(2, int(rows[place]))}`"
+            f"use a coarser grid, such as the parameter `grid={max(2, int(rows[index]))}`"
         )
 
 
@@ -481,9 +481,9 @@ def solve_group_loss(
     watch: Callable[[Moment], None],
 ) -> Solution:
     """Find the mixture of least loss with E[ℓ | a] <= ζ_a (algorithm 2)."""
-    found = solve(pool, zeta, oracle.respond, settings, watch=watch)
-    if found.violation <= tolerance(zeta, settings):
-        return found
+    result = solve(pool, zeta, oracle.respond, settings, watch=watch)
+    if result.violation <= tolerance(zeta, settings):
+        return result
     reach = smallest_excess(pool, zeta, oracle, settings)
     if reach.excess <= tolerance(zeta, settings):
         # within reach after all: the pool now holds the predictors that show it

@@ -212,13 +212,13 @@ class Training:
             parity=kind == "statistical_parity",
         )
         mixtures: list[dict[int, float]] = [{0: 1.0}]
-        mixtures += [dict(zip(one.places, one.weights, strict=True)) for one in solutions.values()]
-        members = {place: response.member for place, response in enumerate(pool.responses)}
+        mixtures += [dict(zip(solution.places, solution.weights, strict=True)) for solution in solutions.values()]
+        members = {index: response.member for index, response in enumerate(pool.responses)}
         train = ruler.measure(members, mixtures, self.matrix, self.labels, self.groups.codes, self.weights, CONFIDENCE)
-        records: list[dict[str, Any]] = [{}, *(_told(one) for one in solutions.values())]
+        records: list[dict[str, Any]] = [{}, *(_told(solution) for solution in solutions.values())]
         points = [
-            Point(bound=bound, solution=one, mixture=mixture, train=measured)
-            for bound, one, mixture, measured in zip([None, *solutions], records, mixtures, train, strict=True)
+            Point(bound=bound, solution=record, mixture=mixture, train=measured)
+            for bound, record, mixture, measured in zip([None, *solutions], records, mixtures, train, strict=True)
         ]
         used = {place for mixture in mixtures for place in mixture}
         return Frontier(

@@ -181,9 +181,9 @@ class Constraints:
             other = np.full(len(counts), variance[worst])
             other[worst] = variance[second]
             largest.append(float((by_group[row] - np.sqrt(variance + other)).max()))
-        for place, (name, _) in enumerate(self.targets):
-            rate, count = rates.overall[place], max(_over(name, cells.counts.astype(float)).sum(), 1)
-            miss = abs(overall[place]) if self.two_sided else overall[place]
+        for index, (name, _) in enumerate(self.targets):
+            rate, count = rates.overall[index], max(_over(name, cells.counts.astype(float)).sum(), 1)
+            miss = abs(overall[index]) if self.two_sided else overall[index]
             largest.append(float(miss - np.sqrt(_variance(rate, count))))
         return max(largest)
 
@@ -305,7 +305,7 @@ def _few(name: RateName, cells: ConstraintCells, least: int) -> dict[int, int]:
     """Return the groups, and their rows, that have no weight or too few rows for a rate."""
     counts = _over(name, cells.counts.astype(float)).astype(int)
     weight = group_sizes(name, cells)
-    return {place: int(count) for place, count in enumerate(counts.tolist()) if count < least or weight[place] <= 0}
+    return {index: int(count) for index, count in enumerate(counts.tolist()) if count < least or weight[index] <= 0}
 
 
 def _refusal(what: str, groups: str, name: RateName, least: int, *, absent: bool) -> str:

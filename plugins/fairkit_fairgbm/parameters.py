@@ -259,9 +259,9 @@ def choose_best(path: Sequence[Moment]) -> Choice:
     from fairkit_fairgbm.trainer import better
 
     best = 0
-    for place, moment in enumerate(path):
-        if place and better(moment, path[best]):
-            best = place
+    for index, moment in enumerate(path):
+        if index and better(moment, path[best]):
+            best = index
     notes: list[str] = []
     if path[best].is_constant:
         notes.append("Every round decides all people alike: there is nothing to choose.")
@@ -277,7 +277,7 @@ def choose_mixture(path: Sequence[Moment], constraints: Constraints) -> Choice:
     feasible, the one of least violation is taken, and of those the one of least error. Rounds that decide all people
     alike are left out: they violate nothing.
     """
-    places = [place for place, moment in enumerate(path) if not moment.is_constant]
+    places = [index for index, moment in enumerate(path) if not moment.is_constant]
     if not places:
         return choose_best(path)
     kept_path = [path[place] for place in places]
@@ -311,8 +311,8 @@ def _inequalities(path: Sequence[Moment], constraints: Constraints) -> tuple[NDA
                 if a != b:
                     rows.append(rates[a] - rates[b])
                     bounds.append(tolerance)
-    for place, (_, limit) in enumerate(constraints.targets):
-        overall = np.array([moment.rates.overall[place] for moment in path])
+    for index, (_, limit) in enumerate(constraints.targets):
+        overall = np.array([moment.rates.overall[index] for moment in path])
         rows.append(overall)
         bounds.append(limit)
         if constraints.two_sided:

@@ -215,7 +215,7 @@ class FairGBMModel(FittedModel):
         matrix = self.encoder.add_to(graph)
         ends = np.array(self.choice.rounds)
         found = lightgbm_trees(self.booster, rounds=int(ends[-1]))
-        outputs = [int(np.searchsorted(ends, place, side="right")) for place in range(len(found))]
+        outputs = [int(np.searchsorted(ends, index, side="right")) for index in range(len(found))]
         parts = add_ensemble(graph, matrix, found, outputs=outputs, base=[self.start] + [0.0] * (len(ends) - 1))
         scores = graph.node("Sigmoid", [add_prefix_sums(graph, parts, len(ends))])
         if len(ends) == 1:

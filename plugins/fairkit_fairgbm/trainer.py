@@ -255,7 +255,7 @@ def _captured(evaluate: Callable[..., Any]) -> NDArray[np.float64]:
 def _booster(lightgbm: Any, rows: TrainingRows, settings: TrainerSettings, start: float) -> tuple[Any, Any]:
     params = dict(settings.params) | {"objective": "none", "metric": "none"}
     data = _dataset(lightgbm, rows, settings, start, None).construct()
-    if all(data.feature_num_bin(place) < 2 for place in range(rows.matrix.shape[1])):
+    if all(data.feature_num_bin(index) < 2 for index in range(rows.matrix.shape[1])):
         raise DataError(f"all {rows.matrix.shape[1]} features are constant in the training rows; nothing to learn")
     booster = lightgbm.Booster(params=params, train_set=data)
     if hasattr(booster, _ALREADY_NONE):

@@ -287,8 +287,8 @@ class R2Score(Metric):
 
         shaky = heavy(1.25 * skewness, n) | heavy(tail / 1.4, n)
         doubts = dict.fromkeys(np.flatnonzero(shaky & np.isfinite(value)).tolist(), HEAVY)
-        for place in np.flatnonzero(value >= 1).tolist():
-            doubts[place] = "no prediction is wrong, so that nothing tells how large errors are"
+        for index in np.flatnonzero(value >= 1).tolist():
+            doubts[index] = "no prediction is wrong, so that nothing tells how large errors are"
         return Estimate(value, limits, sizes=n, doubts=doubts)
 
 
@@ -299,7 +299,7 @@ def _influence(totals: ErrorSums) -> tuple[Array, Array]:
     variance = yy / mass - mean**2
     psi = {(0, 0): -(mean**2) / variance, (1, 0): 2 * mean / variance, (2, 0): -1 / variance, (0, 1): 1 / mse}
     two = _product(psi, psi)
-    sums = {power: totals.powers[:, place] for place, power in enumerate(_POWERS)}
+    sums = {power: totals.powers[:, index] for index, power in enumerate(_POWERS)}
     found = []
     for polynomial in (two, _product(two, psi)):
         found.append(np.sum([factor * sums[power] for power, factor in polynomial.items()], axis=0))
@@ -307,11 +307,11 @@ def _influence(totals: ErrorSums) -> tuple[Array, Array]:
 
 
 def _product(one: dict[tuple[int, int], Array], two: dict[tuple[int, int], Array]) -> dict[tuple[int, int], Array]:
-    found: dict[tuple[int, int], Array] = {}
+    result: dict[tuple[int, int], Array] = {}
     for (i, j), a in one.items():
         for (k, m), b in two.items():
-            found[i + k, j + m] = found.get((i + k, j + m), 0.0) + a * b
-    return found
+            result[i + k, j + m] = result.get((i + k, j + m), 0.0) + a * b
+    return result
 
 
 def _tail_of_errors(totals: ErrorSums) -> Array:
@@ -342,17 +342,17 @@ def curves(table: ScoreTable, names: Sequence[str], confidence: float) -> dict[s
 
 def roc_points(mass: Array) -> list[list[list[float]]]:
     """Thin each group's ROC curve to points about evenly spaced along it; none where an outcome is missing."""
-    found: list[list[list[float]]] = []
+    result: list[list[list[float]]] = []
     for one in mass.transpose(1, 0, 2):
         path = np.concatenate([np.zeros((1, 2)), np.cumsum(one[::-1], axis=0)])
         if not (path[-1] > 0).all():
-            found.append([])
+            result.append([])
             continue
         path /= path[-1]
         places = np.searchsorted(path.sum(axis=1) / 2, np.linspace(0, 1, ROC_POINTS) - 1e-12)
         keep = np.unique(np.minimum(places, len(path) - 1))
-        found.append([[round(x, 5), round(y, 5)] for x, y in path[keep].tolist()])
-    return found
+        result.append([[round(x, 5), round(y, 5)] for x, y in path[keep].tolist()])
+    return result
 
 
 def roc_bands(table: ScoreTable, confidence: float) -> list[float]:
@@ -365,8 +365,8 @@ def roc_bands(table: ScoreTable, confidence: float) -> list[float]:
     mass, squares = table.mass.sum(axis=0), table.squares.sum(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
         half = np.sqrt(np.log(2 / (1 - np.sqrt(confidence))) / (2 * mass**2 / squares))
-    known = (mass > 0).all(axis=1, keepdims=True)
-    return [round(part, 5) for part in np.where(known, np.minimum(half, 1), 1.0).ravel().tolist()]
+    is_known = (mass > 0).all(axis=1, keepdims=True)
+    return [round(part, 5) for part in np.where(is_known, np.minimum(half, 1), 1.0).ravel().tolist()]
 
 
 def calibration(table: ScoreTable, confidence: float) -> list[list[dict[str, Any]]]:
@@ -380,10 +380,10 @@ def calibration(table: ScoreTable, confidence: float) -> list[list[dict[str, Any
     filled = np.nonzero(weight > 0)
     share = favorable[filled] / weight[filled]
     low, high = share_limits(share, weight[filled] ** 2 / square[filled], two_sided(confidence))
-    found: list[list[dict[str, Any]]] = [[] for _ in weight]
+    result: list[list[dict[str, Any]]] = [[] for _ in weight]
     columns = (filled[0], scores[filled] / weight[filled], share, low, high, weight[filled])
     for group, score, observed, least, most, rows_of in zip(*(part.tolist() for part in columns), strict=True):
-        found[group].append(
+        result[group].append(
             {
                 "score": round(score, 5),
                 "observed": round(observed, 5),
@@ -391,4 +391,4 @@ def calibration(table: ScoreTable, confidence: float) -> list[list[dict[str, Any
                 "weight": round(rows_of, 3),
             }
         )
-    return found
+    return result

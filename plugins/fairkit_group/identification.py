@@ -354,13 +354,13 @@ class Labelled:
                 cells.append(cell)
         base = few_label_estimate(BaseRate(), self.totals, None, self.even, self.shares)
         low, high = base.limits(two_sided(self.confidence))
-        known = np.isfinite(base.values)
+        is_known = np.isfinite(base.values)
         evidence: dict[str, Any] = {
             "rows": int(rows.sum()), "labels": cells, "design": self.design.told(), "p_value": self.chance,
             "fallback": self._fallback(),
             "base_rate": [
                 {"group": name, "value": float(base.values[g]), "interval": [float(low[g]), float(high[g])]}
-                for g, name in enumerate(self.names) if known[g]
+                for g, name in enumerate(self.names) if is_known[g]
             ],
         }  # fmt: skip
         return Finding(

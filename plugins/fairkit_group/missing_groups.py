@@ -283,13 +283,13 @@ def pooled_bounds(metric: Rate, known: Array, gone: Array, pairs: Sequence[Pair]
     masses = known @ over, known @ over + (gone @ over)[:, None]
     ends = np.empty((len(pairs), 2))
     with np.errstate(all="ignore"):
-        for place, (a, b) in enumerate(pair.groups for pair in pairs):
+        for index, (a, b) in enumerate(pair.groups for pair in pairs):
             least, most = (np.nan_to_num(n[:, a] * n[:, b] / (n[:, a] + n[:, b])) for n in masses)
             for side, apart in enumerate((high[:, b] - low[:, a], high[:, a] - low[:, b])):
                 order = [s for s in np.argsort(-apart) if most[s] > 0]
                 d, w, more = apart[order], least[order], (most - least)[order]
                 top, base = (np.append(0, np.cumsum(more * of)) + (w * of).sum() for of in (d, np.ones(len(d))))
-                ends[place, side] = (2 * side - 1) * np.nanmax(top / base)
+                ends[index, side] = (2 * side - 1) * np.nanmax(top / base)
     return ends
 
 

@@ -83,7 +83,7 @@ class Proxy:
         rates, covariance = self._weighted(over, counted)
         bounds = [difference_bounds(self.sums, self.sampling, pair, over, counted) for pair in self.pairs]
         differences = [float(rates[a] - rates[b]) for a, b in self.pairs]
-        defined = np.isfinite(differences).all() and all(math.isfinite(one.low + one.high) for one in bounds)
+        defined = np.isfinite(differences).all() and all(math.isfinite(bound.low + bound.high) for bound in bounds)
         value = float(np.max(np.abs(differences))) if defined else None
         confidence = self.context.confidence
         pair = self._interval(bounds, confidence) if defined else None
@@ -120,8 +120,8 @@ class Proxy:
     def _interval(self, bounds: list[Bounds], confidence: float) -> tuple[float, float]:
         """Return the largest |difference| that is possible, and the smallest, with sampling error."""
         inner = two_sided(confidence ** (1 / len(bounds)))
-        near = [one.limits(inner) for one in bounds]
-        far = [one.limits(two_sided(confidence)) for one in bounds]
+        near = [bound.limits(inner) for bound in bounds]
+        far = [bound.limits(two_sided(confidence)) for bound in bounds]
         low = max(max(low, -high, 0.0) for low, high in near)
         return low, min(max(max(high, -low) for low, high in far), 1.0)
 
@@ -138,8 +138,8 @@ class Proxy:
             "lowest_group": self.groups[low],
             "highest_group": self.groups[high],
             "identified_set": [
-                max(max(one.low, -one.high, 0.0) for one in bounds),
-                max(max(one.high, -one.low) for one in bounds),
+                max(max(bound.low, -bound.high, 0.0) for bound in bounds),
+                max(max(bound.high, -bound.low) for bound in bounds),
             ],
             "weighted_interval": [max(far - half, 0.0), far + half],
         }
@@ -164,13 +164,13 @@ class Proxy:
         z = two_sided(self.context.confidence)
         expected = self.totals.sums[:, : len(self.groups)].sum(axis=0)
         values = []
-        for place, name in enumerate(self.groups):
-            low, high = rate_bounds(self.sums, self.sampling, place, over, counted).limits(z)
-            there = math.isfinite(rates[place]) and math.isfinite(low + high)
+        for index, name in enumerate(self.groups):
+            low, high = rate_bounds(self.sums, self.sampling, index, over, counted).limits(z)
+            there = math.isfinite(rates[index]) and math.isfinite(low + high)
             interval = (max(low, 0.0), min(high, 1.0)) if there else None
-            value = float(rates[place]) if math.isfinite(rates[place]) else None
+            value = float(rates[index]) if math.isfinite(rates[index]) else None
             values.append(
-                GroupValue(group=name, rows=round(round(float(expected[place]), 6)), value=value, interval=interval)
+                GroupValue(group=name, rows=round(round(float(expected[index]), 6)), value=value, interval=interval)
             )
         return tuple(values)
 

@@ -45,16 +45,17 @@ def of_rankings(auditor: Auditor, total: Items, context: AuditContext) -> list[F
     families = []
     for (sensitive, _), grouped in zip(sizes[1:], queries[1:], strict=True):
         section = _about(auditor, context, sensitive, grouped, ("queries", "groups of queries"))
-        findings += [no_bounds(one, context.dataset) for one in section.between_groups()]
+        findings += [no_bounds(gap, context.dataset) for gap in section.between_groups()]
         families.append(section.family())
     if auditor.parameters.simultaneous and families:
         level = joint_confidence(families, context.confidence, context.rng("simultaneous"))
         findings = marked(findings, level)
     told = {"k": auditor.parameters.top_k}
     count = {"queries": len(queries[0].rows)}
-    findings = [replace(one, evidence={**one.evidence, **count}) for one in findings]
+    findings = [replace(finding, evidence={**finding.evidence, **count}) for finding in findings]
     return [
-        replace(one, parameters={**one.parameters, **told}) if one.metric.startswith(OF_K) else one for one in findings
+        replace(finding, parameters={**finding.parameters, **told}) if finding.metric.startswith(OF_K) else finding
+        for finding in findings
     ]
 
 

@@ -218,13 +218,13 @@ class Section:
         bounds = replace(unknowns, reference=reference, estimates={} if pooled else unknowns.estimates).bounds()
         if pooled:
             free = unknowns.needs_none()
-            bounds = [replace(one, others={}, free=free) for one in bounds]
-        found = []
-        for one in findings:
-            told = {} if one.value is None else _told(bounds, self._bounded_name(one), one.value)
-            told = {name: record | one.evidence.get(name, {}) for name, record in told.items()}
-            found.append(replace(one, evidence={**one.evidence, **told}))
-        return found
+            bounds = [replace(bound, others={}, free=free) for bound in bounds]
+        result = []
+        for finding in findings:
+            told = {} if finding.value is None else _told(bounds, self._bounded_name(finding), finding.value)
+            told = {name: record | finding.evidence.get(name, {}) for name, record in told.items()}
+            result.append(replace(finding, evidence={**finding.evidence, **told}))
+        return result
 
     def unknown(self, metric: str, value: float) -> dict[str, dict[str, Any]]:
         """Return the bounds of a disparity under missing values and wrong ones, by the cause."""
@@ -346,7 +346,7 @@ class Section:
 
 
 def _told(bounds: Sequence[Any], metric: str, value: float) -> dict[str, dict[str, Any]]:
-    each = {one.name: one.of(metric, value) for one in bounds}
+    each = {bound.name: bound.of(metric, value) for bound in bounds}
     return {name: record for name, record in each.items() if record}
 
 

@@ -311,8 +311,8 @@ def parity_of_scores(
     doubts: dict[int, str] = {}
     if isinstance(buckets, ScoreTable):
         gaps, doubts = dependent_distances(gaps, buckets)
-    known = np.isfinite(gaps.values)
-    worst = int(np.argmax(np.where(known, gaps.values, -1)))
+    is_known = np.isfinite(gaps.values)
+    worst = int(np.argmax(np.where(is_known, gaps.values, -1)))
     edges, mass = table.histogram(CHART_BINS)
     evidence: dict[str, Any] = {
         "group": about.names[worst],

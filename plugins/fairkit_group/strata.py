@@ -164,9 +164,9 @@ class Strata:
             low = 2 * estimate.values - high
         rows = estimate.sizes if estimate.sizes is not None else totals.count
         variance = ((high - low) / 2) ** 2
-        known = np.isfinite(estimate.values) & np.isfinite(variance)
+        is_known = np.isfinite(estimate.values) & np.isfinite(variance)
         return StratumCells(
-            values=self._shaped(np.where(known, estimate.values, np.nan)),
+            values=self._shaped(np.where(is_known, estimate.values, np.nan)),
             mass=self._shaped(np.nan_to_num(rows)),
             sizes=self._shaped(np.nan_to_num(rows)),
             variance=self._shaped(np.nan_to_num(variance, posinf=0.0)),
@@ -223,11 +223,11 @@ class ClassGaps:
     def spread(self, name: str, confidence: float) -> Spread:
         """Return the largest over pairs of groups, with its interval."""
         gaps = self.gaps
-        known = np.isfinite(gaps)
-        count = known.sum(axis=0)
+        is_known = np.isfinite(gaps)
+        count = is_known.sum(axis=0)
         if not count.any():
             return Spread(np.nan, np.nan, np.nan)
-        gaps = np.where(known, gaps, 0.0)[:, count > 0]
+        gaps = np.where(is_known, gaps, 0.0)[:, count > 0]
         joint = 1 - (1 - guarded(confidence)) / gaps.shape[1]
         out, inner = (self.half_widths(c)[:, count > 0] for c in (confidence, self._of_all(joint)))
         count = count[count > 0]
@@ -272,12 +272,12 @@ def over_classes(sections: Sequence[Section]) -> list[Finding]:
     estimates = [section.estimates[RATE][1] for section in measured]
     draws = np.abs(first.context.rng(f"class gaps {first.sensitive}").standard_normal((DRAWS, len(estimates))))
     gaps = ClassGaps(estimates, draws)
-    found = []
+    result = []
     for name in NAMES:
         caveats = _caveats(measured, name)
         evidence = _by_class(measured, gaps) | _unknown(name, measured, gaps)
-        found.append(first.over_classes(name, partial(gaps.spread, name), evidence, caveats))
-    return found
+        result.append(first.over_classes(name, partial(gaps.spread, name), evidence, caveats))
+    return result
 
 
 def _by_class(sections: Sequence[Section], gaps: ClassGaps) -> dict[str, Any]:

@@ -57,9 +57,9 @@ class StratumCells:
 
 def _own_variance(cells: StratumCells) -> Array:
     """Return the variance of one row of each group inside the strata, shape [G]."""
-    known = np.isfinite(cells.values) & (cells.sizes >= THIN)
-    degrees = np.where(known, cells.sizes - 1, 0.0)
-    squares = np.where(known, degrees * cells.sizes * cells.variance, 0.0)
+    is_known = np.isfinite(cells.values) & (cells.sizes >= THIN)
+    degrees = np.where(is_known, cells.sizes - 1, 0.0)
+    squares = np.where(is_known, degrees * cells.sizes * cells.variance, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(squares.sum(axis=0) / degrees.sum(axis=0))
 
@@ -124,7 +124,7 @@ def pooled_pair(cells: StratumCells, a: int, b: int, noise: Callable[[Array], No
     correlation = None
     if noise is not None:
         seen = noise(weights)
-        parts = [part.dependent(seen, place) for place, part in enumerate(parts)]
+        parts = [part.dependent(seen, index) for index, part in enumerate(parts)]
         correlation = seen.correlation
 
     @functools.cache

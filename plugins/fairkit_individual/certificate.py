@@ -100,7 +100,7 @@ class CertificateAuditor(Auditor):
             eta = solution.eta
             by_index[index] = self._finding(solution, prepared, context)
         context.progress(f"{self.name}: solved", len(epsilons), len(epsilons))
-        return [by_index[place] for place in range(len(epsilons))]
+        return [by_index[position] for position in range(len(epsilons))]
 
     @abstractmethod
     def rewards(self, rows: AuditedRows, task: Task, classes: Sequence[Any]) -> Rewards:

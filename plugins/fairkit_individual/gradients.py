@@ -226,7 +226,7 @@ def find_head(proto: onnx.ModelProto, output: str, name: str) -> Head:
     except ImportError as error:
         raise MissingExtraError("torch", "torch") from error
     graph = proto.graph
-    producers = {made: place for place, node in enumerate(graph.node) for made in node.output if made}
+    producers = {made: index for index, node in enumerate(graph.node) for made in node.output if made}
     constants = _constants(graph)
     output = _through_map(graph, producers, output)
     open_tensors = {output}

@@ -121,7 +121,7 @@ def _least(x: Sequence[Tensor], _: Attributes) -> Tensor:
 
 def _reshape(x: Sequence[Tensor], _: Attributes) -> Tensor:
     wanted = _integers(x[1])
-    return x[0].reshape([x[0].shape[place] if size == 0 else size for place, size in enumerate(wanted)])
+    return x[0].reshape([x[0].shape[index] if size == 0 else size for index, size in enumerate(wanted)])
 
 
 def _squeeze(x: Sequence[Tensor], a: Attributes) -> Tensor:

@@ -225,10 +225,10 @@ def label_codes(rows: AuditedRows, task: Task, classes: Sequence[Any]) -> Ints:
         return favorable.astype(np.int64)
     values, inverse = np.unique(label.astype(str) if label.dtype.kind == "O" else label, return_inverse=True)
     codes = np.full(len(values), -1)
-    for place, value in enumerate(values.tolist()):
+    for index, value in enumerate(values.tolist()):
         for code, known in enumerate(classes):
             if same_value(value, known):
-                codes[place] = code
+                codes[index] = code
     if (codes < 0).any():
         unknown = value_text(values[codes < 0][0])
         raise DataError(f"the label {unknown!r} is none of the model's classes: {', '.join(map(value_text, classes))}")

@@ -213,8 +213,8 @@ def _day(key: str, value: Any, fail: Any) -> Any:
 def _list(key: str, value: Any, kind: type, fail: Any) -> Sequence[Any]:
     if not isinstance(value, list) or not value or not all(isinstance(one, kind) for one in value):
         fail(f"{key} is a list of {'texts' if kind is str else 'tables'}")
-    found: Sequence[Any] = value
-    return found
+    result: Sequence[Any] = value
+    return result
 
 
 def _made(made: type[Source] | type[PendingChange], key: str, record: Mapping[str, Any], fail: Any) -> Any:

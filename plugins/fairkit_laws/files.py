@@ -47,8 +47,8 @@ def read_pack(name: str, text: str) -> LawFile:
     if {"quote", "text_sha256"} & set(record):
         raise PackError(f"{where}: quote and text_sha256 belong to an item, which is about one clause")
     validity, inherited = read_validity(record, {}, _failing(where))
-    facts = tuple(_made(Fact, one, f"{where}, a fact") for one in _tables(record.pop("facts", []), where))
-    items = tuple(_item(one, where, inherited) for one in _tables(record.pop("items", []), where))
+    facts = tuple(_made(Fact, table, f"{where}, a fact") for table in _tables(record.pop("facts", []), where))
+    items = tuple(_item(table, where, inherited) for table in _tables(record.pop("items", []), where))
     audit = record.pop("audit", {})
     if not isinstance(audit, Mapping) or set(audit) - set(AUDIT_KEYS):
         raise PackError(f"{where}: [audit] has the keys {', '.join(AUDIT_KEYS)}, and no other")
@@ -76,7 +76,7 @@ def _failing(where: str) -> Any:
 
 def _refusals(own: Mapping[str, Any], where: str) -> tuple[str, ...]:
     refuses = own.get("refuses", [])
-    if not isinstance(refuses, list) or any(one not in REFUSALS for one in refuses):
+    if not isinstance(refuses, list) or any(refuse not in REFUSALS for refuse in refuses):
         raise PackError(f"{where}: refuses is a list of {', '.join(REFUSALS)}")
     if refuses and not own.get("refuses_because"):
         raise PackError(f"{where}: refuses_because says which clause refuses {', '.join(refuses)}")
@@ -127,9 +127,9 @@ def _item(record: Mapping[str, Any], where: str, inherited: Mapping[str, Any]) -
     thresholds = entries.get("thresholds", {})
     if not isinstance(thresholds, Mapping) or any(type(one) not in (int, float) for one in thresholds.values()):
         raise PackError(f"{at}: thresholds is a table of numbers by the words that name them")
-    for words in thresholds:
-        if words not in (validity.quote or ""):
-            raise PackError(f"{at}: the quote does not have the words {words!r} of a threshold")
+    for threshold in thresholds:
+        if threshold not in (validity.quote or ""):
+            raise PackError(f"{at}: the quote does not have the words {threshold!r} of a threshold")
     made: Clause = _made(
         Clause, entries | {"facts": tuple(entries.get("facts", ())), "validity": validity}, f"{where}, an item"
     )
@@ -329,7 +329,7 @@ def _years_later(day: datetime.date, years: int) -> datetime.date:
 
 def _acceptances(accepted: Mapping[str, str], items: Sequence[Answered]) -> Sequence[str]:
     """Say who accepted what of the clauses' state, where something was to be accepted."""
-    flags = [flag for one in items for flag in one.flags if flag.accepted]
+    flags = [flag for item in items for flag in item.flags if flag.accepted]
     said = []
     amber = sum(flag.severity == "amber" for flag in flags)
     states = ",".join(sorted(set(accepted) - {"unread"}))

@@ -25,10 +25,10 @@ of the labor force in the relevant area, or of the applicable workforce.
 
 def _columns_of(context: Context) -> list[str]:
     """Return the sensitive columns, single ones first, then intersections."""
-    found = sorted(context.report.data.groups, key=lambda name: name.count("+"))
-    if not found:
+    result = sorted(context.report.data.groups, key=lambda name: name.count("+"))
+    if not result:
         raise NotAnsweredError("the audit has no sensitive column")
-    return found
+    return result
 
 
 def _unknown(context: Context, sensitive: str) -> int:
@@ -87,9 +87,9 @@ def _rates(
     context: Context, sensitive: str, label: str | None, word: str, note: str | None, *, leave_out: bool
 ) -> PackTable:
     groups, unknown = context.selected(sensitive, label), _unknown(context, sensitive)
-    small = {one.group for one in groups if _share(one, groups, unknown) < SMALL_SHARE}
+    small = {group.group for group in groups if _share(group, groups, unknown) < SMALL_SHARE}
     out = small if leave_out else set()
-    counted = [one for one in groups if one.group not in out]
+    counted = [group for group in groups if group.group not in out]
     top = max(counted, key=lambda one: one.rate, default=None)
     rows: list[tuple[Cell, ...]] = []
     for selected in groups:
@@ -127,7 +127,7 @@ def _remarks(
     small: set[str], out: set[str], groups: Sequence[Selected], top: Selected | None, context: Context
 ) -> list[str]:
     said = []
-    names = ", ".join(one.group for one in groups if one.group in small)
+    names = ", ".join(group.group for group in groups if group.group in small)
     if out:
         why = context.facts["exclusion_justification"]
         said.append(f"Left out of the ratios, with less than 2 % of the data: {names}. Justification: {why}")
@@ -203,10 +203,10 @@ def _threshold(context: Context) -> float | None:
 
 def _impact(context: Context, sensitive: str) -> PackTable:
     groups, unknown = context.selected(sensitive), _unknown(context, sensitive)
-    small = {one.group for one in groups if _share(one, groups, unknown) < SMALL_SHARE}
+    small = {group.group for group in groups if _share(group, groups, unknown) < SMALL_SHARE}
     reference = _reference(context, sensitive, groups, small)
     limit = _threshold(context)
-    rows = tuple(_against(one, reference, limit, small=one.group in small) for one in groups)
+    rows = tuple(_against(group, reference, limit, small=group.group in small) for group in groups)
     notes = [f"Compared with {reference.group}, {_why(context, sensitive)}."]
     if unknown:
         notes.append(f"{unknown:,} people whose {sensitive} is unknown are in no comparison.")
@@ -228,11 +228,11 @@ def _reference(context: Context, sensitive: str, groups: Sequence[Selected], sma
     for text in [] if asked is None else str(asked).split(","):
         column, _, name = text.strip().partition("=")
         if column == sensitive:
-            named = next((one for one in groups if one.group == name), None)
+            named = next((group for group in groups if group.group == name), None)
             if named is None:
                 raise NotAnsweredError(f"the reference group {name!r} of {sensitive} is not in the audit")
             return named
-    large = [one for one in groups if one.group not in small] or list(groups)
+    large = [group for group in groups if group.group not in small] or list(groups)
     return max(large, key=lambda one: one.rate)
 
 

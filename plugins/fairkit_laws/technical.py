@@ -108,7 +108,7 @@ def data_sheet(context: Context) -> list[PackTable]:
         PackTable(title="Groups", columns=(Column("column"), Column("group"), Column("people", "count")), rows=sizes),
     ]
     if data.columns:
-        rows = tuple((str(one["name"]), str(one["type"]), int(one["missing"])) for one in data.columns)
+        rows = tuple((str(column["name"]), str(column["type"]), int(column["missing"])) for column in data.columns)
         columns = (Column("column"), Column("type"), Column("missing cells", "count"))
         more = (f"{data.more_columns:,} more columns.",) if data.more_columns else ()
         tables.append(PackTable(title="Columns", columns=columns, rows=rows, notes=more))
@@ -136,9 +136,11 @@ def mitigation(context: Context) -> list[PackTable]:
 def alternatives(context: Context) -> list[PackTable]:
     """Return the search for less discriminatory alternatives: its statements, and what the model's file says."""
     tables = [
-        _listed("What a search shows", [(name, said) for name, _, said in (note.partition(": ") for note in one.notes)])
-        for one in context.report.findings
-        if one.metric == "alternatives_reduction"
+        _listed(
+            "What a search shows", [(name, said) for name, _, said in (note.partition(": ") for note in finding.notes)]
+        )
+        for finding in context.report.findings
+        if finding.metric == "alternatives_reduction"
     ]
     told = context.certificate.get("mitigation")
     search = told.get("search") if isinstance(told, Mapping) else None

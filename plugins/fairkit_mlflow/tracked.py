@@ -292,7 +292,7 @@ class Guard:
         root = Path(download_artifacts(artifact_uri=uri, dst_path=str(_made(folder / "model"))))
         places = [self.folder] if self.folder is not None else []
         for number, run in enumerate(self._runs(version)):
-            if any(one.path == "fairkit" for one in self.client.list_artifacts(run)):
+            if any(artifact.path == "fairkit" for artifact in self.client.list_artifacts(run)):
                 target = str(_made(folder / f"run-{number}"))
                 places.append(Path(self.client.download_artifacts(run, "fairkit", target)))
         models = sorted(root.rglob("*.onnx"))

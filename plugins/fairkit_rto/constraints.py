@@ -36,7 +36,7 @@ class EqualRates:
 
     def thresholds(self, groups: list[SortedScores], settings: Sequence[Setting]) -> NDArray[np.float64]:
         """Return the exact thresholds of the K groups for settings of one γ, shape [S, K]; an empty group gets 0."""
-        rhos, epsilons = np.array([[one.rho or 0.0, one.epsilon] for one in settings]).T
+        rhos, epsilons = np.array([[setting.rho or 0.0, setting.epsilon] for setting in settings]).T
         gamma = settings[0].gamma
         each = [
             parity_thresholds([group], gamma, rhos, epsilons) if group.total > 0 else np.zeros(len(settings))
@@ -75,14 +75,14 @@ class ZeroCovariance:
             one, other = groups[inside], groups[outside]
             if one.total > 0 and other.total > 0:
                 share = one.total / (one.total + other.total)
-                for place, setting in enumerate(settings):
+                for index, setting in enumerate(settings):
                     multiplier = covariance_multiplier(one, other, setting.gamma, setting.epsilon)
-                    thresholds[place, [inside, outside]] = multiplier * (1.0 - share), -multiplier * share
+                    thresholds[index, [inside, outside]] = multiplier * (1.0 - share), -multiplier * share
         return thresholds
 
     def pooled(self, groups: list[SortedScores], own: NDArray[np.float64], setting: Setting) -> float:
         """Return for the whole population the rate that the groups' rules have together."""
-        reached = sum(group.ramp(own[place, None], setting.gamma)[0][0] for place, group in enumerate(groups))
+        reached = sum(group.ramp(own[index, None], setting.gamma)[0][0] for index, group in enumerate(groups))
         rho = float(reached) / sum(group.total for group in groups)
         return parity_threshold(groups, setting.gamma, rho, 0.0)
 
@@ -118,7 +118,7 @@ def covariance_of(rows: ScoredRows) -> ZeroCovariance:
             f"{len(values)}; put the binary one first (sex+race), or bin it with one edge (age:40)"
         )
     subgroups = sorted({cell[1:] for cell in cells if cell})
-    places = {cell: place for place, cell in enumerate(cells)}
+    places = {cell: index for index, cell in enumerate(cells)}
     pairs = tuple((places.get((values[1], *rest)), places.get((values[0], *rest))) for rest in subgroups)
     weight = np.bincount(rows.codes, rows.row_weights, minlength=len(rows.names) + 1).tolist()
     shares = tuple(_share(weight, inside, outside) for inside, outside in pairs)
@@ -141,8 +141,8 @@ def rates_of(groups: list[SortedScores], thresholds: NDArray[np.float64], gamma:
     """Return the mean of h in each group, shape [K]; NaN in an empty one."""
     return np.array(
         [
-            group.ramp(thresholds[place, None], gamma)[0][0] / group.total if group.total > 0 else np.nan
-            for place, group in enumerate(groups)
+            group.ramp(thresholds[index, None], gamma)[0][0] / group.total if group.total > 0 else np.nan
+            for index, group in enumerate(groups)
         ]
     )
 
@@ -255,10 +255,10 @@ def crossing(terms: Sequence[Term], gamma: float, targets: Array, low: Array, hi
     ends on the root exactly; a bracket keeps the steps from other pieces in bounds, and where a step leaves it
     or the slope is 0 the bracket is halved. The search begins at `start`.
     """
-    found, low, high = start.copy(), low.copy(), high.copy()
+    result, low, high = start.copy(), low.copy(), high.copy()
     left = np.arange(len(targets))  # those that are still searched
     for _ in range(_MOST_STEPS):
-        at = found[left]
+        at = result[left]
         value, slope = evaluate(terms, at, gamma)
         above = value > targets[left]
         low[left[above]], high[left[~above]] = at[above], at[~above]
@@ -267,11 +267,11 @@ def crossing(terms: Sequence[Term], gamma: float, targets: Array, low: Array, hi
         bottom, top = low[left], high[left]
         following = np.where((bottom < step) & (step < top), step, 0.5 * (bottom + top))
         exact = value == targets[left]
-        found[left] = np.where(exact, at, following)
+        result[left] = np.where(exact, at, following)
         left = left[~exact & (bottom < following) & (following < top) & (following != at)]
         if not len(left):
             break
-    return found
+    return result
 
 
 def middle_crossing(terms: Sequence[Term], gamma: float, means: Array, bounds: tuple[float, float]) -> Array:

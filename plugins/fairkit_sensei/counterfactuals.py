@@ -103,8 +103,8 @@ class ColumnFlips:
 
         which = rng.integers(len(self._flips), size=len(rows))
         flipped = x.clone()
-        for place, (places, values, own) in enumerate(self._flips):
-            here = np.flatnonzero(which == place)
+        for index, (places, values, own) in enumerate(self._flips):
+            here = np.flatnonzero(which == index)
             if not len(here):
                 continue
             mine = own[rows[here]]
@@ -126,8 +126,8 @@ def _encoded(
         start += len(column.outputs)
     by_name = {column.name: column for column in encoder.columns}
     pieces = []
-    for place, name in enumerate(flip.columns):
-        cells = [combination[place] for combination in flip.combinations]
+    for index, name in enumerate(flip.columns):
+        cells = [combination[index] for combination in flip.combinations]
         raw: NDArray[Any] = np.array(cells, dtype=columns[name].dtype)
         pieces.append(by_name[name].transform(raw))
     own = np.full(len(columns[flip.columns[0]]), -1)

@@ -138,7 +138,7 @@ class Fitting:
         chosen = rhos[0] if self.parameters.choose is None else self.parameters.choose
         if self.settings.method in ("sensr", "erm"):
             rhos = (chosen,)
-        trained = [self._train(rho, place, len(rhos)) for place, rho in enumerate(rhos)]
+        trained = [self._train(rho, index, len(rhos)) for index, rho in enumerate(rhos)]
         best = trained[rhos.index(chosen)]
         frontier, train_points = None, []
         if len(rhos) > 1:
@@ -404,7 +404,7 @@ def _matrix(metric: FairMetric | None, directions: Any, sigma: Any, width: int) 
     from fairkit_similarity.encode import ColumnEncoding, Encoder
     from fairkit_similarity.metric import FairMetric
 
-    names = [ColumnEncoding(name=f"x{place}", kind="number") for place in range(width)]
+    names = [ColumnEncoding(name=f"x{index}", kind="number") for index in range(width)]
     encoder = Encoder(columns=tuple(names))
     if sigma is not None:
         return FairMetric.of_sigma(encoder, np.asarray(sigma), {}).matrix

@@ -176,8 +176,8 @@ class DenseStepper:
             for flat in (self.theta, self.theta.grad)
         )
         linear = [part for part in module.modules() if isinstance(part, torch.nn.Linear)]
-        for place, part in enumerate(linear):
-            part.weight.data, part.bias.data = views[2 * place], views[2 * place + 1]
+        for index, part in enumerate(linear):
+            part.weight.data, part.bias.data = views[2 * index], views[2 * index + 1]
         self.network = DenseNetwork([(views[2 * i], views[2 * i + 1], layer[2]) for i, layer in enumerate(layers)])
         self.slopes = [(slopes[2 * i], slopes[2 * i + 1]) for i in range(len(layers))]
         self.optimizer = torch.optim.AdamW([self.theta], lr=rate, weight_decay=decay, fused=True)
@@ -285,7 +285,7 @@ def swap_words(sentences: Sequence[str], words: Sequence[Sequence[str]]) -> Swap
         raise ParameterError(
             f"the word {min(twice | {''} & set(listed))!r} is listed twice or empty: what should it become?"
         )
-    places = {word: (one, place) for one in lists for place, word in enumerate(one)}
+    places = {word: (one, index) for one in lists for index, word in enumerate(one)}
     pattern = re.compile(
         r"(?<!\w)(?:" + "|".join(map(re.escape, sorted(listed, key=len, reverse=True))) + r")(?!\w)", re.IGNORECASE
     )

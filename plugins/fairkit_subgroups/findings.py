@@ -84,7 +84,7 @@ def findings(
         listed = statement.listed(measure)
         ends = statement.ends(measure, context.confidence)
         by_metric.append((measure, _of_metric(facts, measure, ends, listed)))
-        single += [_single(facts, measure, one, place) for place, one in enumerate(listed, 1)]
+        single += [_single(facts, measure, one, index) for index, one in enumerate(listed, 1)]
     whole = _whole(facts, by_metric)
     return [*whole, *(finding for _, finding in by_metric), *single]
 
@@ -137,7 +137,7 @@ def _of_metric(facts: SharedFacts, measure: Measure, ends: Ends, listed: list[Ra
         "listed": len(listed),
     }
     if ends.bounds:
-        known = [(share, one) for share, one in zip(statement.shares, ends.bounds, strict=True) if one]
+        known = [(share, bound) for share, bound in zip(statement.shares, ends.bounds, strict=True) if bound]
         evidence["share_curve"] = [number for share, one in known for number in (share, min(one.at_most, 1.0) * unit)]
     if ends.surest is not None:
         evidence["conditions"] = facts.conditions(ends.surest.group)
@@ -349,7 +349,7 @@ class Statement:
 
     def covers(self, groups: Sequence[RankedGroup]) -> list[list[float]]:
         """Return which part of each group is in each other one."""
-        return covers(self.searched.family, self.people, [one.group for one in groups])
+        return covers(self.searched.family, self.people, [group.group for group in groups])
 
     def check(self) -> None:
         """Refuse a table in which no group is large enough."""
@@ -470,10 +470,10 @@ def search_for(
     if tallies is None:
         raise DataError(f"subgroups: no row of {data.name} has a weight above 0 in {data.roles.weights!r}")
     edges = {
-        column: given
+        column: edge
         for split in data.roles.sensitive
-        for column, given in zip(split.columns, split.edges, strict=True)
-        if given is not None
+        for column, edge in zip(split.columns, split.edges, strict=True)
+        if edge is not None
     }
     found, left = make_cells(tallies, tallies.rows, share=chosen.share, bins=chosen.bins, edges=edges)
     cells = [one for one in found if one.name in names and one.name not in chosen.within]

@@ -235,9 +235,9 @@ class Multicalibrate(Mitigator):
     def _details(self, cells: FamilyCells, learned: Learned, model: OnnxModel) -> dict[str, Any]:
         chosen, family = self.parameters, cells.family
         corrections = []
-        for group, one in zip(learned.groups, learned.corrections, strict=True):
+        for group, correction in zip(learned.groups, learned.corrections, strict=True):
             told = family.conditions(*group)
-            corrections.append({"group": in_words(told), "conditions": told, "amount": one.amount})
+            corrections.append({"group": in_words(told), "conditions": told, "amount": correction.amount})
         return {
             "base_model": model.sha256,
             "depth": chosen.depth,
@@ -339,7 +339,7 @@ def learn(
             break
         amount = float(np.float32(rate * candidate.amount))
         place = cells.family.places[candidate.table]
-        conditions = tuple(cells.condition(*one) for one in place.literals(candidate.number))
+        conditions = tuple(cells.condition(*literal) for literal in place.literals(candidate.number))
         corrections.append(Correction(conditions, amount))
         groups.append((candidate.table, candidate.number))
         rows = np.flatnonzero(cells.family.member(fit.codes, candidate.table, candidate.number))

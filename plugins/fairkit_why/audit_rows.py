@@ -80,7 +80,9 @@ class Collected:
         }
         groups = {name: (codes,) for name, codes in batch.groups.items()}
         if people:
-            inside = np.logical_and.reduce([_fulfils(one, as_numpy(batch.arrow(one["column"]))) for one in people])
+            inside = np.logical_and.reduce(
+                [_fulfils(person, as_numpy(batch.arrow(person["column"]))) for person in people]
+            )
             groups[PEOPLE] = (np.where(inside, 0, 1),)
         return cls({name: (batch.arrow(name),) for name in columns}, groups, numbers, label)
 
@@ -317,11 +319,11 @@ def label_error(cells: tuple[Cells, Cells], confidence: float) -> dict[str, floa
     Where a share λ of the positives of the group with the smaller base rate p was recorded negative, its base rate is
     ``p / (1 - λ)``, the other's at λ = 1 - p/p'. None where a group has no positives.
     """
-    base = np.array([one.rates()[0] for one in cells])
+    base = np.array([cell.rates()[0] for cell in cells])
     if not (base > 0).all():
         return None
     low = int(np.argmin(base))
-    sizes = [one.counts.sum() for one in cells]
+    sizes = [cell.counts.sum() for cell in cells]
     # delta method: Var log p = (1 - p) / (p n), of both base rates
     error = float(np.sqrt(sum((1 - p) / (p * n) for p, n in zip(base, sizes, strict=True))))
     z = two_sided(guarded(confidence))
@@ -344,7 +346,7 @@ def design_effects(
     cells: tuple[Cells, Cells],
 ) -> list[float]:
     """Return by how much clusters multiply the variances of the three parts (at least 1)."""
-    rates = [one.rates(0.5) for one in cells]
+    rates = [cell.rates(0.5) for cell in cells]
     pulls = []
     for y, d, w, (pi, t, f), by in zip(outcome, decision, weights, rates, gradients(*rates), strict=True):
         share = np.ones(len(y)) / len(y) if w is None else w / w.sum()

@@ -96,12 +96,12 @@ class WaterfallChart(EvidenceChart):
 
 
 def _read(value: Any) -> list[tuple[str, float, Ends]]:
-    found = []
+    result = []
     for one in value:
         ends = one["interval"]
         pair: Ends = (None, None) if ends is None else (float(ends[0]), float(ends[1]))
-        found.append((str(one["column"]), float(one["value"]), pair))
-    return found
+        result.append((str(one["column"]), float(one["value"]), pair))
+    return result
 
 
 class LeftChart(EvidenceChart):

@@ -115,12 +115,12 @@ def unexplained(comparison: Comparison) -> Unexplained:
         chance[out] = fit_propensity(comparison.design, comparison.group.astype(np.float64), comparison.weights, ~out)[
             out
         ]
-        for place, mine in enumerate(sides):
-            said[place][:, out] = fit_outcome(comparison.design, comparison.outcome, comparison.weights, ~out & mine)[
+        for index, mine in enumerate(sides):
+            said[index][:, out] = fit_outcome(comparison.design, comparison.outcome, comparison.weights, ~out & mine)[
                 :, out
             ]
     (mean_a, first), (mean_b, second) = (
-        mix(said[place], comparison.outcome, comparison.weights, mine) for place, mine in enumerate(sides)
+        mix(said[position], comparison.outcome, comparison.weights, mine) for position, mine in enumerate(sides)
     )
     toward_a = _toward(comparison, comparison.group, chance, mean_b, comparison.names)
     toward_b = _toward(comparison, ~comparison.group, 1 - chance, mean_a, comparison.names[::-1])
@@ -233,11 +233,11 @@ class Design:
     def make(cls, columns: Mapping[str, NDArray[Any]]) -> Design:
         """Encode columns."""
         parts, owners, codes, text = [], [], [], []
-        for place, values in enumerate(columns.values()):
+        for index, values in enumerate(columns.values()):
             words = values.dtype.kind == "O"
             part, code = _dummies(values) if words else _splines(values.astype(np.float64))
             parts.append(part)
-            owners += [place] * part.shape[1]
+            owners += [index] * part.shape[1]
             codes.append(code)
             text.append(words)
         return cls(
@@ -252,8 +252,8 @@ class Design:
     def separating(self, group: Bools, weights: Array, folds: Ints) -> tuple[str, float]:
         """Return the column by which the groups are told apart best, and the area under its curve on held-out rows."""
         fit, found = folds != 0, []
-        for place, name in enumerate(self.names):
-            features = self.splines[:, self.of == place]
+        for index, name in enumerate(self.names):
+            features = self.splines[:, self.of == index]
             said = _logistic(features, group.astype(np.float64), weights, fit)[~fit]
             found.append((_area(said, group[~fit]), name))
         area, name = max(found)
@@ -329,7 +329,7 @@ def _boosted(design: Design, outcome: Array, weights: Array, fit: Bools, *, chan
         "objective": "binary" if chances else "regression", "num_leaves": 8, "learning_rate": 0.1, "verbosity": -1,
         "deterministic": True, "num_threads": 1, "force_row_wise": True, "seed": 0,
     }  # fmt: skip
-    text = [place for place, words in enumerate(design.text) if words]
+    text = [index for index, words in enumerate(design.text) if words]
     data = lightgbm.Dataset(
         design.codes[fit], outcome[fit], weight=weights[fit], categorical_feature=text, params=parameters
     )

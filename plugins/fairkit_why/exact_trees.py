@@ -94,12 +94,12 @@ class Fringes:
     def chunks(self, room: int) -> list[tuple[int, int]]:
         """Cut the fringes into runs whose histograms and tables, of two groups, take at most `room` bytes."""
         size = 16 * (1 << self.arrays[3]) * (1 + self.arrays[4])
-        found, first = [], 0
+        result, first = [], 0
         while first < self.count:
             last = first + max(1, int(np.searchsorted(np.cumsum(size[first:]), room, side="right")))
-            found.append((first, last))
+            result.append((first, last))
             first = last
-        return found
+        return result
 
 
 def _tests(ensemble: Ensemble) -> tuple[Coding, Ints, Ints, Ints, Ints]:
@@ -339,7 +339,7 @@ def read_exact(scorer: Scorer, rows: Columns, players: Sequence[Sequence[str]]) 
     except (ModelError, ParameterError) as error:
         return f"{error}."
     few = {name: values[:3] for name, values in rows.items()}
-    number = {column: place for place, columns in enumerate(players) for column in columns}
+    number = {column: index for index, columns in enumerate(players) for column in columns}
     player = np.array([-1 if name is None else number[name] for name in source], dtype=np.int64)
     return _TreeScore.of(model, player, few, len(players)) if isinstance(model, TreeModel) else _LinearScore(
         model, player, len(players)
@@ -371,8 +371,8 @@ class _LinearScore:
         """Return each player's term of the sum, shape [P, n]."""
         terms = self._encode(columns)[:, : len(self._weights)].astype(np.float64) * self._weights
         out = np.zeros((self._players, len(terms)))
-        for place in range(self._players):
-            out[place] = terms[:, self._player == place].sum(axis=1)
+        for index in range(self._players):
+            out[index] = terms[:, self._player == index].sum(axis=1)
         return out
 
     def attribution(

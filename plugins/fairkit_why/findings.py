@@ -58,7 +58,7 @@ def findings(chosen: Parameters, total: Collected, context: AuditContext) -> lis
     results: list[Finding] = []
     for pair in why.pairs():
         gaps = [one for of in metrics_of(chosen, context) if (one := divided(why, pair, of)) is not None]
-        results += [_attribution(why, pair, one) for one in gaps]
+        results += [_attribution(why, pair, gap) for gap in gaps]
         results += _parts(why, pair)
         if chosen.allowed:
             results += _unexplained(why, pair)
@@ -77,9 +77,9 @@ def divided(why: Why, pair: Pair, of: str) -> Divided | Finding | None:
         return _too_few(why, rows, of)
     if of in ("score", "prediction", "residual") and not isinstance(why.exact, str):
         score, codes = why.exact
-        found = rows.exactly(score, codes, of, why.names)
-        if of == "score" or _same_gap(rows, found, of):
-            return found
+        result = rows.exactly(score, codes, of, why.names)
+        if of == "score" or _same_gap(rows, result, of):
+            return result
     if of == "score" and not explicit:
         return None
     if of != "decision" and of not in _RATES and rows.each("score") is None:
@@ -132,7 +132,7 @@ def _attribution(why: Why, pair: Pair, division: Divided | Finding) -> Finding:
             f"Sampled: {division.sampled['walks']:,} walks, {division.sampled['calls']:,} rows asked; sampling is "
             f"{division.sampled['sampling_share']:.0%} of the intervals' variance."
         ]
-    unread = [one["column"] for one in columns if one["interval"] is None]
+    unread = [column["column"] for column in columns if column["interval"] is None]
     if unread:
         notes.append(f"Not seen to change the score of any row: {', '.join(unread)}.")
     notes.append(f"The columns' intervals hold at once, each at {each:.2%}.")
@@ -448,8 +448,8 @@ class Why:
             every[PEOPLE] = dict.fromkeys((in_words(conditions_of(self.chosen)), "everybody else"), 0)
         for name, groups in every.items():
             codes, names = self.people.groups[name], list(groups)
-            rows = [np.flatnonzero(codes == place) for place in range(len(names))]
-            there = [place for place in range(len(names)) if len(rows[place])]
+            rows = [np.flatnonzero(codes == index) for index in range(len(names))]
+            there = [index for index in range(len(names)) if len(rows[index])]
             if len(there) < 2:
                 continue
             reference = self._reference(name, names, rows, there)

@@ -258,7 +258,7 @@ class RowAsks:
     def __init__(self, scorer: Scorer, of: str, columns: Columns, players: Sequence[Sequence[str]]) -> None:
         self._scorer, self._of = scorer, of
         self._columns, self._players = columns, players
-        self._owner = {name: place for place, names in enumerate(players) for name in names}
+        self._owner = {name: index for index, names in enumerate(players) for name in names}
         self._codes = {name: _codes(values) for name, values in columns.items()}
 
     def differ(self, x: Ints, z: Ints) -> NDArray[np.bool_]:
@@ -381,8 +381,8 @@ def shares(weights: Array | None, rows: int) -> Array:
 def by_cluster(values: NDArray[Any], clusters: Array) -> Array:
     """Return the sums of rows' values, shape [n, P], by bucket of clusters, shape [P, buckets]."""
     out = np.zeros((values.shape[1], BUCKETS))
-    for place, column in enumerate(values.T):
-        out[place] = np.bincount(clusters.astype(np.int64), column, BUCKETS)
+    for index, column in enumerate(values.T):
+        out[index] = np.bincount(clusters.astype(np.int64), column, BUCKETS)
     return out
 
 

@@ -258,7 +258,7 @@ def summarise(path: Path) -> GraphSummary:
     operators = Counter(_operator(node) for node in nodes)
     attributes = [one for node in nodes for one in node.attribute]
     weights = sum(math.prod(tensor.dims) for tensor in tensors)
-    weights += sum(len(one.floats) + len(one.ints) for one in attributes)
+    weights += sum(len(attribute.floats) + len(attribute.ints) for attribute in attributes)
     return GraphSummary(
         operators=dict(sorted(operators.items())),
         weights=weights,

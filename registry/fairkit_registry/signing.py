@@ -48,7 +48,7 @@ def certify(
     opened = model if model is None or isinstance(model, OnnxModel) else OnnxModel.load(model)
     raw, _ = signed(opened, data, chosen, secrets, about=about, valid_days=valid_days)
     write_atomic(target, raw)
-    return verified(raw, [one.public for one in secrets])
+    return verified(raw, [secret.public for secret in secrets])
 
 
 def verify(

@@ -199,13 +199,13 @@ def _files(globs: list[str] | None) -> dict[str, Path]:
     """Return the files that globs name, by their names."""
     from glob import glob
 
-    found: dict[str, Path] = {}
+    result: dict[str, Path] = {}
     for pattern in globs or ():
         paths = sorted(glob(pattern))  # noqa: PTH207 -- absolute patterns, too
         if not paths:
             raise ParameterError(f"--candidate {pattern}: there is no such file")
-        found |= {path: Path(path) for path in paths}
-    return found
+        result |= {path: Path(path) for path in paths}
+    return result
 
 
 def _check(path: Path, model: str, data: Any, rows: dict[str, Any], progress: Any) -> None:

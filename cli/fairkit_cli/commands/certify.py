@@ -523,7 +523,7 @@ def _train_again(
     from fairkit_registry.errors import VerificationError
     from fairkit_registry.evidence.settings import SignedSettings
 
-    signed = [one.evidence[KEY] for one in certificate.report.findings if KEY in one.evidence]
+    signed = [finding.evidence[KEY] for finding in certificate.report.findings if KEY in finding.evidence]
     if not signed:
         if train is not None:
             raise FairkitError("the certificate is about no search for alternatives; leave out --train")

@@ -101,7 +101,7 @@ def compare(
     told_columns = [PredictionRoles.parse([text]) for text in predictions or ()]
     if not told_columns and settings.data.get("predictions"):
         told_columns = [PredictionRoles.of(settings.data["predictions"])]
-    compared = [*loaded, *(PredictedColumns.of(one) for one in told_columns)]
+    compared = [*loaded, *(PredictedColumns.of(told_column) for told_column in told_columns)]
     names = [*(models or ()), *(predictions or ["predictions"] * len(told_columns))]
     thresholds = own_thresholds(threshold, names, loaded)
     carried = next((model.settings for model in loaded if model.settings), {})

@@ -39,10 +39,10 @@ def of_reports(paths: Sequence[str], policy: Sequence[Rule] = ()) -> Comparison:
     if len(paths) != 2 or not all(map(is_report, paths)):
         raise ParameterError("give two reports or certificates, the earlier one first, and no models among them")
     before, after = map(_read, paths)
-    found = compare_reports(before, after, policy)
-    if [model.name for model in found.models] != ["before", "after"]:
-        return found
-    return told_apart(found, [Path(path).name for path in paths])
+    result = compare_reports(before, after, policy)
+    if [model.name for model in result.models] != ["before", "after"]:
+        return result
+    return told_apart(result, [Path(path).name for path in paths])
 
 
 def _read(path: str) -> Report:
@@ -73,7 +73,7 @@ def own_features(texts: Sequence[str] | None, models: Sequence[str], many: int) 
             )
         model = max(named, key=len)
         columns = tuple(listed_names(text[len(model) + 1 :]))
-        for place in (place for place, one in enumerate(models) if one == model):
+        for place in (index for index, one in enumerate(models) if one == model):
             if not columns or features[place] is not None:
                 raise ParameterError(f"--features-of names the columns of {model!r} once, and at least one")
             features[place] = columns
@@ -85,7 +85,7 @@ def own_thresholds(texts: Sequence[str] | None, names: Sequence[str], files: Seq
     found: dict[int, float] = {}
     for text in texts or ():
         name, _, value = text.rpartition("=")
-        places = [place for place, one in enumerate(names) if name in ("", one)]
+        places = [index for index, one in enumerate(names) if name in ("", one)]
         try:
             threshold = float(value)
         except ValueError:
@@ -99,7 +99,7 @@ def own_thresholds(texts: Sequence[str] | None, names: Sequence[str], files: Seq
                 f"--threshold {text!r}: {name} is a repaired file and keeps its own rule; leave it out"
             )
         found = dict.fromkeys(places, threshold) | found if not name else found | dict.fromkeys(places, threshold)
-    return [found.get(place) for place in range(len(names))]
+    return [found.get(index) for index in range(len(names))]
 
 
 def of_tables(

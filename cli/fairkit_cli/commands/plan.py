@@ -163,7 +163,8 @@ def _labels(
         widths = {rule: exploration(data, rule) for rule in rules}
         if output_format == "json":
             return (
-                json_text({rule: [{"explored": n, "width": w} for n, w in one] for rule, one in widths.items()}) + "\n"
+                json_text({rule: [{"explored": n, "width": w} for n, w in width] for rule, width in widths.items()})
+                + "\n"
             )
         return explored_text(widths)
     if budget is None or draw is None:

@@ -90,7 +90,7 @@ def report(
     if output is not None:
         check_writable(output)
     chosen = None if pack is None else find_pack(pack)
-    if chosen is not None and watched is not None and all(one.table != "monitoring" for one in chosen.items):
+    if chosen is not None and watched is not None and all(item.table != "monitoring" for item in chosen.items):
         raise ParameterError(
             f"the pack {chosen.name!r} has no item about a watch: leave --watch out, or name eu-ai-act-monitoring"
         )

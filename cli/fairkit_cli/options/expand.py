@@ -54,7 +54,7 @@ def expanded(command: Callable[..., Any], rare: Mapping[str, str] = types.Mappin
         hints = {name: parameter.annotation}
         if name in gathered:
             every = get_type_hints(gathered[name], include_extras=True)
-            hints = {one.name: every[one.name] for one in fields(gathered[name])}
+            hints = {field.name: every[field.name] for field in fields(gathered[name])}
         keys = getattr(gathered.get(name), "KEYS", {})
         for each, hint in hints.items():
             mark = _mark(each, hint, rare)
@@ -89,9 +89,9 @@ def expanded(command: Callable[..., Any], rare: Mapping[str, str] = types.Mappin
 def _mark(name: str, hint: Any, rare: Mapping[str, str]) -> Rare | None:
     """Return how a field is given that has no option; None where it has one."""
     extras = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
-    mark = next((one for one in extras if isinstance(one, Rare)), None)
+    mark = next((extra for extra in extras if isinstance(extra, Rare)), None)
     if mark is None and name in rare:
-        shown = next(one for one in extras if hasattr(one, "help"))
+        shown = next(extra for extra in extras if hasattr(extra, "help"))
         return Rare(rare[name], str(shown.help))
     return mark
 
@@ -100,7 +100,7 @@ def _plain(hint: Any) -> Any:
     """Return the type of a value: of ``str | None`` it is ``str``."""
     hint = get_args(hint)[0] if get_origin(hint) is Annotated else hint
     if get_origin(hint) in (typing.Union, types.UnionType):
-        return next(one for one in get_args(hint) if one is not type(None))
+        return next(argument for argument in get_args(hint) if argument is not type(None))
     return hint
 
 

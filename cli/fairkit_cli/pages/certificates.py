@@ -392,8 +392,8 @@ def notes_parts(notes: Sequence[str]) -> list[Part]:
 
 def _details(models: Sequence[ModelInfo], data: DataInfo, notes: Sequence[str], confidence: float) -> Section:
     entries: list[tuple[Inline, Inline]] = [
-        (f"Model {place}", [name_of(model.name), " ", Span(model.sha256 or "in memory", "code")])
-        for place, model in enumerate(models, 1)
+        (f"Model {index}", [name_of(model.name), " ", Span(model.sha256 or "in memory", "code")])
+        for index, model in enumerate(models, 1)
     ]
     entries += [
         ("Data", [name_of(data.name), " ", Span(data.sha256, "code")]),

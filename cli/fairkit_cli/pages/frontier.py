@@ -51,8 +51,8 @@ def tradeoff_chart(
     """Return the picture of points with intervals on both axes; each method has its shape and its colour."""
     kinds = list(dict.fromkeys(point.kind for point in points))
     legend = [
-        Key(name_of(kind), charts.SHAPES[place % len(charts.SHAPES)], charts.COLOURS[place % len(charts.COLOURS)])
-        for place, kind in enumerate(kinds)
+        Key(name_of(kind), charts.SHAPES[index % len(charts.SHAPES)], charts.COLOURS[index % len(charts.COLOURS)])
+        for index, kind in enumerate(kinds)
     ]
 
     def draw(narrow: bool) -> Spec:
@@ -141,16 +141,16 @@ def _picked(result: Frontier) -> Inline:
 
 def _points(result: Frontier, on: On = On.ALL) -> Section:
     rows: list[Sequence[Cell]] = []
-    for place, point in enumerate(result.points):
+    for index, point in enumerate(result.points):
         axes = result.axes(point)
         if axes is None:
             failed = Span(f"failed: {as_options(point.error)}", "failed")
             rows.append((Span("✗", on=On.TEXT), name_of(point.name), failed, "", "failed"))
             continue
         role, mark = "", "·"
-        if place == result.chosen:
+        if index == result.chosen:
             role, mark = "picked", "◉"
-        elif place in result.front:
+        elif index in result.front:
             role, mark = "front", "●"
         x, y = axes
         numbers_of = [measured(each.value, each.interval) for each in (y, x)]
@@ -167,10 +167,10 @@ def _points(result: Frontier, on: On = On.ALL) -> Section:
 def trade_points(result: Frontier) -> list[TradePoint]:
     """Return the points that are done, as they are drawn."""
     points = []
-    for place, point in enumerate(result.points):
+    for index, point in enumerate(result.points):
         if (axes := result.axes(point)) is not None:
             x, y = axes
-            chance = result.chances[place] if place < len(result.chances) else None
+            chance = result.chances[index] if index < len(result.chances) else None
             points.append(
                 TradePoint(
                     name=label(point.name, 80),
@@ -179,8 +179,8 @@ def trade_points(result: Frontier) -> list[TradePoint]:
                     x_interval=x.interval,
                     y=y.value,
                     y_interval=y.interval,
-                    front=place in result.front,
-                    picked=place == result.chosen,
+                    front=index in result.front,
+                    picked=index == result.chosen,
                     more="" if chance is None else f"chance {number(chance)}",
                 )
             )

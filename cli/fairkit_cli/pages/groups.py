@@ -213,7 +213,7 @@ def _scores(report: Report, finding: Finding) -> Section:
 
 def legend(names: Sequence[str]) -> list[Key]:
     """Return the legend of charts with a line for each group: its colour and its dashes."""
-    return [Key(name_of(name), "line", *charts.look_of(place)) for place, name in enumerate(names)]
+    return [Key(name_of(name), "line", *charts.look_of(index)) for index, name in enumerate(names)]
 
 
 def _densities(histogram: Histogram, names: Sequence[str], report: Report, about: str, of: str | None) -> Chart:

@@ -99,7 +99,7 @@ def _with(findings: Sequence[Finding], kind: type[Kind]) -> list[tuple[str, Find
     for finding in findings:
         if (evidence := evidence_of(finding, kind)) is not None:
             chosen.setdefault((finding.auditor, finding.sensitive), (finding, evidence))
-    return [(f"{kind.key}-{place}", *pair) for place, pair in enumerate(chosen.values())]
+    return [(f"{kind.key}-{index}", *pair) for index, pair in enumerate(chosen.values())]
 
 
 def _gap_chart(metric: str, findings: Sequence[Finding]) -> Chart | None:
@@ -225,15 +225,17 @@ class Divided:
 
     def of(self, metric: str) -> list[Finding]:
         """Return those of a metric."""
-        return [one for one in self.findings if one.metric == metric]
+        return [finding for finding in self.findings if finding.metric == metric]
 
 
 def divided(report: Report) -> list[Divided]:
     """Return the decompositions of gaps, by sensitive column and group."""
     found: dict[Any, list[Finding]] = {}
-    for one in report.findings:
-        if one.auditor == AUDITOR:
-            found.setdefault((one.sensitive, one.reference, one.parameters.get("group")), []).append(one)
+    for finding in report.findings:
+        if finding.auditor == AUDITOR:
+            found.setdefault((finding.sensitive, finding.reference, finding.parameters.get("group")), []).append(
+                finding
+            )
     return [Divided(tuple(one)) for one in found.values()]
 
 
@@ -313,7 +315,7 @@ def _sized(finding: Finding) -> str:
 
 def _table(label: str, attributions: Sequence[Finding]) -> Table:
     """Return the largest parts of each attribution; the first one orders them, and is drawn."""
-    parts = [{part["column"]: part for part in one.evidence["columns"]} for one in attributions]
+    parts = [{part["column"]: part for part in attribution.evidence["columns"]} for attribution in attributions]
     longest = max((abs(part["value"]) for part in parts[0].values()), default=0.0) or 1.0
     rows: list[Sequence[Cell]] = []
     for name, part in list(parts[0].items())[:MOST]:

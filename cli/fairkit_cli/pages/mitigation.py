@@ -317,7 +317,7 @@ def path_told(search: Study, changes: Sequence[Change]) -> list[str]:
 
 
 def _left_out(search: Study) -> int:
-    return sum(other.status == "left out" for other in search.alternatives)
+    return sum(alternative.status == "left out" for alternative in search.alternatives)
 
 
 def _table(search: Study, on: On = On.ALL) -> Table:
@@ -345,7 +345,7 @@ def _table(search: Study, on: On = On.ALL) -> Table:
         rows.append((name, number(alternative.accuracy), values, _chance(alternative), seconds, outcome))
     limits = "numbers under limits" if len(search.choice.values) > 1 else "under limit"
     columns = [*words("alternative"), *numbers(search.performance, limits, "chance", "seconds"), *words("outcome")]
-    picked = [place for place, row in enumerate(rows) if row[-1].startswith("PICKED")]
+    picked = [index for index, row in enumerate(rows) if row[-1].startswith("PICKED")]
     return Table("Alternatives", columns, rows, strong=picked, on=on)
 
 

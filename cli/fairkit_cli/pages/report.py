@@ -311,8 +311,8 @@ def _table(chart: Shown) -> Table:
     changed = (1, 2)
     rows: list[Sequence[Cell]] = [
         tuple(
-            Span(cell(value), "differs" if row[-1] == "changes" and place in changed else "name")
-            for place, value in enumerate(row)
+            Span(cell(value), "differs" if row[-1] == "changes" and index in changed else "name")
+            for index, value in enumerate(row)
         )
         for row in chart.table.rows
     ]
@@ -343,10 +343,10 @@ def _all_inputs(report: Report, auditors: set[str], witnesses: Sequence[Shown]) 
         "About every input that the model's domain allows, not only about the people in the table. An example is an "
         "input that the model was run on; it need not be a person who exists."
     )
-    domain = next((d for one in findings if (d := one.evidence.get("domain"))), None)
+    domain = next((d for finding in findings if (d := finding.evidence.get("domain"))), None)
     if isinstance(domain, Mapping):
         intro += f" The domain: {'; '.join(f'{name}: {text}' for name, text in domain.items())}."
-    opened = [Section(each.title, [_table(each)], "fold" if place else "open") for place, each in enumerate(witnesses)]
+    opened = [Section(each.title, [_table(each)], "fold" if index else "open") for index, each in enumerate(witnesses)]
     table = Table("What holds for all inputs", columns, rows)
     return Section("Anybody: all inputs", [Note(intro, on=On.PAGE), table, *opened])
 

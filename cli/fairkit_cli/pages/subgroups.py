@@ -52,10 +52,10 @@ def _search(searched: Searched, confidence: float) -> Section:
 def _covers(searched: Searched) -> Section:
     """Return which part of each group is in each other one."""
     rows: list[Sequence[Cell]] = [
-        (name_of(f"{place}: {described(finding)}"), *(f"{part:.0%}" for part in parts))
-        for place, (finding, parts) in enumerate(zip(searched.listed, searched.covers, strict=True), 1)
+        (name_of(f"{index}: {described(finding)}"), *(f"{part:.0%}" for part in parts))
+        for index, (finding, parts) in enumerate(zip(searched.listed, searched.covers, strict=True), 1)
     ]
-    columns = [*words("part of this group"), *numbers(*(f"in {place}" for place in range(1, len(rows) + 1)))]
+    columns = [*words("part of this group"), *numbers(*(f"in {index}" for index in range(1, len(rows) + 1)))]
     title = "Which groups are the same people"
     return Section(title, [Table(f"{title}: {searched.name}", columns, rows)], "fold", on=On.PAGE)
 

@@ -72,7 +72,7 @@ def watch_page(
             Section(None, head, "header"),
             rules_table(snapshot) if snapshot.rules else None,
             Section(Span("What changed", on=On.PAGE), _alarms(snapshot)),
-            *(rule_section(snapshot, place, course) for place, course in enumerate(courses)),
+            *(rule_section(snapshot, index, course) for index, course in enumerate(courses)),
             *(_shares(name, split) for name, split in (shares or {}).items() if len(split.days)),
             _groups(snapshot) if snapshot.groups else None,
             _details(snapshot),
@@ -323,4 +323,4 @@ def _monitored(look: WatchSnapshot, courses: Sequence[Course]) -> list[Part | No
             None if missing is None else Note(f"{missing}.", "gap"),
         ],
     )
-    return [section, *(rule_section(look, place, course) for place, course in enumerate(courses[:MOST_RULES]))]
+    return [section, *(rule_section(look, index, course) for index, course in enumerate(courses[:MOST_RULES]))]

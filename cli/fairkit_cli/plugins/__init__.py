@@ -88,17 +88,17 @@ def _configurable(cls: Any) -> dict[str, Any]:
 
     record = _trained(cls) | {"parameters": [parameter._asdict() for parameter in describe_parameters(cls.Parameters)]}
     if hasattr(cls, "capabilities"):
-        record["capabilities"] = [one.to_dict() for one in cls.capabilities]
+        record["capabilities"] = [capability.to_dict() for capability in cls.capabilities]
     return record
 
 
 def capabilities_told(capabilities: list[dict[str, Any]]) -> list[str]:
     """Say in words which constraints a method can meet, and how its models decide."""
     ways: dict[str, list[str]] = {}
-    for one in capabilities:
-        chance = "some decisions are drawn by chance" if one["randomized"] else "decides without chance"
-        group = "reads the group" if one["reads_group"] else "does not need the group"
-        ways.setdefault(f"{chance}, {group}", []).extend(one["constraints"])
+    for capability in capabilities:
+        chance = "some decisions are drawn by chance" if capability["randomized"] else "decides without chance"
+        group = "reads the group" if capability["reads_group"] else "does not need the group"
+        ways.setdefault(f"{chance}, {group}", []).extend(capability["constraints"])
     return [f"can meet {', '.join(names)}: {way}" for way, names in ways.items()]
 
 

@@ -51,7 +51,7 @@ def alias(
     from fairkit_registry.promotion.conditions import read_data
 
     changes: dict[str, Any] = {
-        "keys": None if key is None else tuple(one.pem for one in load_keys(key)),
+        "keys": None if key is None else tuple(public.pem for public in load_keys(key)),
         "rules": None
         if maximum is None and minimum is None
         else tuple(one.to_dict() for one in opt.rules_of(maximum, minimum)),
@@ -277,7 +277,7 @@ def _version(registry: Registry, reference: str, keys: Sequence[PublicKey]) -> O
     if wanted.alias is not None:
         decision = evaluate(registry, registered.reference, wanted.alias)
         verdict = decision.verdict
-        notes += [f"policy of {wanted.alias}: {one.kind}: {as_options(one.text)}" for one in decision.reasons]
+        notes += [f"policy of {wanted.alias}: {reason.kind}: {as_options(reason.text)}" for reason in decision.reasons]
     told = (failed, [*others, *notes]) if good else ([*failed, *others], notes)
     return Outcome(
         subject=registered.reference, held=tuple(held), failed=tuple(told[0]), notes=tuple(told[1]), verdict=verdict
@@ -299,11 +299,11 @@ def _archive(path: Path, keys: Sequence[PublicKey]) -> Outcome:
     except (ArchiveError, CertificateError, RegistryError) as error:
         return Outcome(subject=str(path), failed=(as_options(str(error)),))
     held = [
-        f"{one.origin}: model intact, signed by "
-        + ", ".join(sorted({keyid[:16] for certificate in one.certificates for keyid in certificate.keyids}))
-        + f", verdict {one.verdict}"
-        for one in contents
+        f"{content.origin}: model intact, signed by "
+        + ", ".join(sorted({keyid[:16] for certificate in content.certificates for keyid in certificate.keyids}))
+        + f", verdict {content.verdict}"
+        for content in contents
     ]
-    verdicts = {one.verdict for one in contents}
+    verdicts = {content.verdict for content in contents}
     worst = next((v for v in ("fail", "inconclusive", "pass") if v in verdicts), None)
     return Outcome(subject=str(path), held=tuple(held), verdict=worst)

@@ -74,7 +74,7 @@ def _check_new(store: Registry, name: str, file: Path) -> None:
     """Refuse the very file of the newest version, unless the registry's own copy of it is damaged."""
     from fairkit_registry.blobs import hash_file
 
-    newest = store.versions(name, limit=1)[0] if any(one["name"] == name for one in store.models()) else None
+    newest = store.versions(name, limit=1)[0] if any(model["name"] == name for model in store.models()) else None
     if newest is not None and newest.model == hash_file(file) == hash_file(store.blobs.path(newest.model)):
         raise FairkitError(
             f"{newest.reference} is this very file, and nothing was added; `fairkit registry add {newest.reference} "
@@ -137,8 +137,8 @@ def list_models(
         put(f'{{"versions": {json_lines(versions)}, "aliases": {json_lines(aliases)}}}\n')
         return
     aliases_at: dict[int | None, list[str]] = {}
-    for one in aliases:
-        aliases_at.setdefault(one.version, []).append(one.alias)
+    for alias in aliases:
+        aliases_at.setdefault(alias.version, []).append(alias.alias)
     echo(
         *columns(
             ("version", "aliases", "sha256", "size", "certificates", "parent", "added", "tags"),
@@ -180,8 +180,8 @@ def show(
             put(describe.exported(store, version, output_format))
             return
         certificates = describe.certificates_of(store, version)
-        pointers = [one for one in store.aliases(version.name) if one.version == version.version]
-        aliases = [one.alias for one in pointers]
+        pointers = [alias for alias in store.aliases(version.name) if alias.version == version.version]
+        aliases = [pointer.alias for pointer in pointers]
         file = store.blobs.path(version.model)
     if output_format == "html":
         from fairkit_cli.pages.certificates import certificate_page
@@ -291,10 +291,10 @@ def open_registry(option: Path | None, *, before: Callable[[], None] | None = No
     if before is not None and not (path / INDEX_FILE).exists():
         before()  # what it refuses leaves no empty registry behind
         say(f"new registry: {path}")
-    found = Registry(path, create=before is not None, witnesses=load_config().witnesses(), trusting=trusting)
-    for note in found.notes:
+    result = Registry(path, create=before is not None, witnesses=load_config().witnesses(), trusting=trusting)
+    for note in result.notes:
         say(note)
-    return found
+    return result
 
 
 @contextmanager
@@ -456,9 +456,9 @@ def _revocable(store: Registry, what: str) -> tuple[str, str]:
             return "key", load_public(path).keyid
         return "certificate", Certificate.read(Certificate.read_file(path)).statement_sha256
     if len(what) >= _SHORTEST:
-        keys = {keyid_of(pem) for one in store.aliases() for pem in one.policy.keys}
-        found = [("key", one) for one in sorted(keys) if one.startswith(what)]
-        known = [one for one in store.certificates() if one.startswith(what)]
+        keys = {keyid_of(pem) for alias in store.aliases() for pem in alias.policy.keys}
+        found = [("key", key) for key in sorted(keys) if key.startswith(what)]
+        known = [certificate for certificate in store.certificates() if certificate.startswith(what)]
         found += [("certificate", statement_sha256(store.certificate(one))) for one in known]
         if len(found) == 1:
             return found[0]

@@ -167,7 +167,7 @@ def html_table(table: Table) -> Markup:
 
     One that is sortable gets, from the page's script, buttons in its head that sort and a field that filters.
     """
-    columns = [(place, column) for place, column in enumerate(table.columns) if On.PAGE in column.on]
+    columns = [(index, column) for index, column in enumerate(table.columns) if On.PAGE in column.on]
     head = [
         tag("th", inline(column.name), scope="col", class_="number" if column.numeric else None)
         for _, column in columns

@@ -132,7 +132,7 @@ def _grid(table: Table) -> Grid:
     from rich.table import Table as Grid
 
     grid = Grid(box=None, pad_edge=False)
-    places = [place for place, column in enumerate(table.columns) if On.SCREEN in column.on]
+    places = [position for position, column in enumerate(table.columns) if On.SCREEN in column.on]
     for place in places:
         column = table.columns[place]
         grid.add_column(plain_text(column.name, On.SCREEN), justify="right" if column.numeric else "left")
@@ -246,7 +246,7 @@ def _markdown_item(item: Item | Inline, kind: str) -> str:
 
 
 def _table(table: Table) -> Iterator[str]:
-    shown = [place for place, column in enumerate(table.columns) if On.SUMMARY in column.on]
+    shown = [index for index, column in enumerate(table.columns) if On.SUMMARY in column.on]
     rows = [[_markdown_cell(row[place]) for place in shown] for row in table.rows]
     return markdown_table([_markdown_text(table.columns[place].name) for place in shown], rows)
 

@@ -73,7 +73,7 @@ def print_as(output_format: str, record: Any, *lines: str) -> None:
 
 def json_lines(records: Iterable[Any]) -> str:
     """Return records as a JSON list with a line for each: an indented one takes long for thousands."""
-    return "[" + ",\n".join(json_text(one.to_dict(), indent=None) for one in records) + "]"
+    return "[" + ",\n".join(json_text(record.to_dict(), indent=None) for record in records) + "]"
 
 
 def put(text: str) -> None:

@@ -39,7 +39,7 @@ def fitted(table: Table, width: int, shown: Callable[[object], str] = str) -> tu
     if _total(_natural(table)) <= width:
         return table, width
     kept = [column for column in table.columns if PICTURE not in str(column.header)]
-    table.columns = [replace(column, _index=place) for place, column in enumerate(kept)]
+    table.columns = [replace(column, _index=position) for position, column in enumerate(kept)]
     wide, least = _natural(table), [_least(column) for column in table.columns]
     while _total(wide) > width and any(now > low for now, low in zip(wide, least, strict=True)):
         give = max(range(len(wide)), key=lambda place: (wide[place] > least[place], wide[place]))

@@ -68,7 +68,7 @@ HEADS = {
 
 def flags_of(made: Rendering) -> list[Flag]:
     """Return the flags of a rendering's clauses, the most severe first."""
-    flags = [flag for one in made.items for flag in one.flags]
+    flags = [flag for item in made.items for flag in item.flags]
     return sorted(flags, key=lambda flag: list(HEADS).index(flag.severity))
 
 
@@ -123,7 +123,7 @@ def pack_record(made: Rendering, state: str) -> dict[str, Any]:
         "evidence": state,
         "complete": complete(made),
         "notes": list(made.notes),
-        "items": [_record(one) for one in made.items],
+        "items": [_record(item) for item in made.items],
     }
 
 
@@ -146,11 +146,11 @@ def pack_csv(made: Rendering) -> str:
     """Return the tables of a rendering as one CSV file: clause, table, then every table's columns, numbers in full."""
     names = list(dict.fromkeys(column.name for table in made.tables for column in table.columns[1:]))
     rows: list[list[Cell]] = []
-    for one in made.items:
-        for table in one.tables:
+    for item in made.items:
+        for table in item.tables:
             positions = {column.name: i for i, column in enumerate(table.columns) if i}
             rows += [
-                [one.item.clause, table.title, row[0], *(row[positions[n]] if n in positions else None for n in names)]
+                [item.item.clause, table.title, row[0], *(row[positions[n]] if n in positions else None for n in names)]
                 for row in table.rows
             ]
     return csv_text(["clause", "table", "row", *names], rows)

@@ -43,8 +43,8 @@ def _wrapped(table: Sequence[Sequence[str]], width: int) -> list[str]:
 
     header, *rows = table
     grid = Table(box=None, pad_edge=False)
-    for place, name in enumerate(header):
-        numbers = all(re.fullmatch(r"[-\d.,%]*", row[place]) for row in rows)
+    for index, name in enumerate(header):
+        numbers = all(re.fullmatch(r"[-\d.,%]*", row[index]) for row in rows)
         grid.add_column(name, justify="right" if numbers else "left")
     for row in rows:
         grid.add_row(*map(plain, row))

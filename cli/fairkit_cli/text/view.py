@@ -149,8 +149,8 @@ def group_table(report: Report, sensitive: str) -> tuple[list[GroupRow], list[st
     if not metrics:
         return [], []
     rows = [
-        _line(group.group, [findings[metric].groups[place] for metric in metrics])
-        for place, group in enumerate(findings[metrics[0]].groups)
+        _line(group.group, [findings[metric].groups[index] for metric in metrics])
+        for index, group in enumerate(findings[metrics[0]].groups)
     ]
     without = [one for metric in metrics if (one := findings[metric].missing) is not None]
     if without:
@@ -179,7 +179,9 @@ def groups_that_matter(report: Report, rows: Sequence[GroupRow], metric: str) ->
     named = [row for row in rows if row.group != NO_GROUP]
     if len(named) <= MOST_GROUPS:
         return list(rows), ""
-    whole = next((one.value for one in report.findings if one.metric == metric and one.sensitive is None), None)
+    whole = next(
+        (finding.value for finding in report.findings if finding.metric == metric and finding.sensitive is None), None
+    )
 
     def apart(row: GroupRow) -> float:
         pair = row.intervals[0] if row.intervals else None
@@ -201,7 +203,9 @@ def groups_that_matter(report: Report, rows: Sequence[GroupRow], metric: str) ->
 
 
 def _line(name: str, values: Sequence[GroupValue]) -> GroupRow:
-    return GroupRow(name, values[0].rows, tuple(one.value for one in values), tuple(one.interval for one in values))
+    return GroupRow(
+        name, values[0].rows, tuple(value.value for value in values), tuple(value.interval for value in values)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,10 +254,10 @@ def inside(report: Report) -> list[Stratified]:
     """Return the stratified comparisons of the headline metrics, by sensitive column and strata."""
     shown, task = headlines(), report.model.task
     grouped: dict[tuple[str, str], list[Finding]] = {}
-    for one in report.findings:
-        listed = shown.lists(one.metric, task)
-        if one.within and one.reference is None and listed and "class" not in one.parameters:
-            grouped.setdefault((str(one.sensitive), "+".join(one.within)), []).append(one)
+    for finding in report.findings:
+        listed = shown.lists(finding.metric, task)
+        if finding.within and finding.reference is None and listed and "class" not in finding.parameters:
+            grouped.setdefault((str(finding.sensitive), "+".join(finding.within)), []).append(finding)
     whole = {(f.metric, f.sensitive): f.value for f in report.findings if f.plain and "class" not in f.parameters}
     return [
         Stratified(

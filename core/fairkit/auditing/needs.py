@@ -71,7 +71,7 @@ def check_columns(rules: Sequence[Rule], data: Dataset, group: Auditor, metrics:
     names = [split.name for split in roles.sensitive]
     names += [text.partition("=")[0] for text in roles.sensitive_probability]
     of_groups: Collection[str] = group.measures(metrics) or ()
-    widths = {f"{one.alias or one.name}_difference": one.range[1] - one.range[0] for one in metrics}
+    widths = {f"{metric.alias or metric.name}_difference": metric.range[1] - metric.range[0] for metric in metrics}
     for rule in rules:
         parts = group.headlines[rule.metric].worse_of if rule.metric in group.headlines else (rule.metric,)
         largest = min((widths.get(part, math.inf) for part in parts), default=math.inf)

@@ -81,9 +81,9 @@ class LoadedAuditors:
         needed = needed_auditors(settings.policy, chosen, metrics, others)
         if needed:
             more, owners = _choose_auditors(needed, {}, others)
-            chosen, used = [*chosen, *more], [*used, *(one for one in owners if one not in used)]
+            chosen, used = [*chosen, *more], [*used, *(owner for owner in owners if owner not in used)]
             brought, clashes = plugins.metrics_of(used)
-            metrics = [*brought, *(one for one in metrics if one not in brought)]
+            metrics = [*brought, *(metric for metric in metrics if metric not in brought)]
         return cls(
             settings=settings,
             auditors=tuple(chosen),
@@ -100,7 +100,7 @@ class LoadedAuditors:
 
     def conditions(self) -> dict[str, str]:
         """What must be asked for some numbers to be measured, by name, as the auditors declare it."""
-        every = {name: one for auditor in self.auditors for name, one in auditor.headlines.items()}
+        every = {name: headline for auditor in self.auditors for name, headline in auditor.headlines.items()}
         return {name: one.condition for name, one in every.items() if one.condition}
 
     def about(
@@ -212,7 +212,7 @@ class Audit:
             findings = [dataclasses.replace(f, inconclusive=f.inconclusive or doubt) for f in findings]
         copied = context.dataset.profile.copied
         if copied is not None and settings.copies is None:
-            findings = [_with_copies(one, copied.bounds) for one in findings]
+            findings = [_with_copies(finding, copied.bounds) for finding in findings]
         results, verdict = judge(
             settings.policy,
             findings,
@@ -262,15 +262,15 @@ class Audit:
 
 def _beyond_two(scorer: Scorer, dataset: Dataset) -> list[str]:
     """Say which values a binary label and decisions have beside the favorable one and one other."""
-    roles, values, found = dataset.roles, dataset.profile.values, list[str]()
+    roles, values, result = dataset.roles, dataset.profile.values, list[str]()
     decisions = getattr(scorer, "favorable", {})
     if scorer.task == "binary" and roles.label is not None:
         good = value_among(dataset.profile.label_values, roles.favorable)
-        found += beyond_two(roles.label, values.get(roles.label) or {}, [good])
+        result += beyond_two(roles.label, values.get(roles.label) or {}, [good])
     for column in getattr(getattr(scorer, "roles", None), "noted", ()):
         counts = values.get(column) or {}
-        found += beyond_two(column, counts, [value for value in counts if decisions.get(value)]) if decisions else []
-    return found
+        result += beyond_two(column, counts, [value for value in counts if decisions.get(value)]) if decisions else []
+    return result
 
 
 def _choose_auditors(
@@ -372,11 +372,11 @@ ONNX = "fairkit_onnx.file:OnnxModel"
 
 def prepared(models: Sequence[Any], data: Dataset, total: Total) -> list[Model]:
     """Make the first pass over the rows, with what the models must know of them; return the models."""
-    found = [as_model(model, data) for model in models]
-    for model in found:
+    result = [as_model(model, data) for model in models]
+    for model in result:
         data.note(getattr(model, "noted", ()))
     data.learn(total)
-    return found
+    return result
 
 
 def as_model(model: Any, data: Dataset | None = None) -> Model:

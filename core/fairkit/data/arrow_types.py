@@ -130,8 +130,8 @@ def texts_as_arrow(values: NDArray[Any]) -> pa.Array:
     """Return texts, of which some may be None, shape [n], as an Arrow array: `pa.array` would import pandas first."""
     import pyarrow as pa
 
-    known = np.array([one is not None for one in values], bool)
-    cells = [b"" if one is None else one.encode() for one in values]
+    known = np.array([value is not None for value in values], bool)
+    cells = [b"" if value is None else value.encode() for value in values]
     offsets = np.cumsum([0, *map(len, cells)], dtype=np.int32)
     found = [pa.py_buffer(part) for part in (np.packbits(known, bitorder="little"), offsets, b"".join(cells))]
     return pa.StringArray.from_buffers(len(cells), found[1], found[2], found[0], int((~known).sum()))

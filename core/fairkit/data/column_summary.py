@@ -93,10 +93,10 @@ class Sheet:
         """Add the next rows."""
         names = arrow.schema.names
         self.more = max(len(names) - MOST_COLUMNS, 0)
-        for place, name in enumerate(names[:MOST_COLUMNS]):
+        for index, name in enumerate(names[:MOST_COLUMNS]):
             if name not in self.columns:
-                self.columns[name] = ColumnSheet(type_word(arrow.schema.field(place).type))
-            self.columns[name].add(arrow.column(place))
+                self.columns[name] = ColumnSheet(type_word(arrow.schema.field(index).type))
+            self.columns[name].add(arrow.column(index))
 
     def __add__(self, right: Self) -> Sheet:
         joined = dict(self.columns)

@@ -94,9 +94,9 @@ class _ColumnDigest:
         kind, cells = _cells(column)
         self.kind = kind or self.kind
         last = len(cuts) - 2
-        for place, (low, high) in enumerate(itertools.pairwise(cuts)):
+        for index, (low, high) in enumerate(itertools.pairwise(cuts)):
             piece = _Piece(high - low, *cells.bytes(low, high))
-            ends = place < last or full
+            ends = index < last or full
             if ends and self.crossed and not self.tail:
                 self.done += _chunk([piece])
                 continue

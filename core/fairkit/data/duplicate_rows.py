@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 _GOLDEN, _FIRST, _SECOND = (np.uint64(x) for x in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
-_MASKS = np.array([(1 << (8 * kept)) - 1 for kept in range(9)], dtype=np.uint64)
+_MASKS = np.array([(1 << (8 * index)) - 1 for index in range(9)], dtype=np.uint64)
 _SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(31))
 PIECE = 8_192
 """So many words are mixed at once: what that needs stays in the processor's cache."""
@@ -35,17 +35,17 @@ _SHORT = 64
 
 def mixed(words: Words) -> Words:
     """Return the words, shape [n], well mixed: every bit depends on every bit (the finaliser of splitmix64)."""
-    found = words + _GOLDEN
+    result = words + _GOLDEN
     shifted = np.empty(min(len(words), PIECE), dtype=np.uint64)
     for start in range(0, len(words), PIECE):
-        z = found[start : start + PIECE]
+        z = result[start : start + PIECE]
         moved = shifted[: len(z)]
         z ^= np.right_shift(z, _SHIFTS[0], out=moved)
         z *= _FIRST
         z ^= np.right_shift(z, _SHIFTS[1], out=moved)
         z *= _SECOND
         z ^= np.right_shift(z, _SHIFTS[2], out=moved)
-    return found
+    return result
 
 
 def text_words(column: pa.Array) -> Words:
@@ -69,17 +69,17 @@ def text_words(column: pa.Array) -> Words:
     short = lengths <= _SHORT
     at = np.arange(len(column)) if short.all() else np.flatnonzero(short)
     hashes[at] = _short_words(eights, starts[at] - first, lengths[at])
-    for place in np.flatnonzero(~short).tolist():
-        hashes[place] = _long_word(padded[starts[place] - first :][: lengths[place]])
+    for index in np.flatnonzero(~short).tolist():
+        hashes[index] = _long_word(padded[starts[index] - first :][: lengths[index]])
     return hashes
 
 
 def _short_words(eights: Words, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> Words:
     hashes: Words = mixed(lengths.astype(np.uint64))
-    for place in range(0, int(lengths.max(initial=0)), 8):
-        at = np.flatnonzero(lengths > place) if place else slice(None)
-        left = lengths[at] - place
-        part = eights[starts[at] + place] & _MASKS[np.clip(left, 0, 8)]
+    for index in range(0, int(lengths.max(initial=0)), 8):
+        at = np.flatnonzero(lengths > index) if index else slice(None)
+        left = lengths[at] - index
+        part = eights[starts[at] + index] & _MASKS[np.clip(left, 0, 8)]
         hashes[at] = mixed(hashes[at] ^ part)
     return hashes
 
@@ -287,7 +287,7 @@ class _Block:
     """Counts of equal rows in batches whose columns are coded alike: by keys, the codes' mixed-radix numbers."""
 
     def __init__(self, codes: Sequence[Codes]) -> None:
-        self._values = [one.values for one in codes]
+        self._values = [code.values for code in codes]
         self.counts = np.zeros(math.prod(self._shape), dtype=np.int64)
         self._order: list[NDArray[np.int64]] = []
 
@@ -303,9 +303,9 @@ class _Block:
     def add(self, codes: Sequence[Codes]) -> None:
         """Count the rows of a batch."""
         keys = codes[0].places.astype(np.int64)
-        for one in codes[1:]:
-            keys *= len(one.values) + 1
-            keys += one.places
+        for code in codes[1:]:
+            keys *= len(code.values) + 1
+            keys += code.places
         counts = np.bincount(keys, minlength=len(self.counts))
         new = np.flatnonzero((counts > 0) & (self.counts == 0))
         if len(new):
@@ -379,7 +379,7 @@ def _with_counts(columns: Sequence[pa.Array], counts: Counts) -> pa.RecordBatch:
     import pyarrow as pa
 
     arrays = [*map(decoded, columns), as_arrow(counts)]
-    return pa.RecordBatch.from_arrays(arrays, names=[str(place) for place in range(len(arrays))])
+    return pa.RecordBatch.from_arrays(arrays, names=[str(index) for index in range(len(arrays))])
 
 
 MOST = 1 << 15
@@ -477,12 +477,12 @@ class Repeats:
 
     def _join(self, keys: Hashes, counts: NDArray[np.int64]) -> None:
         places = np.searchsorted(self._keys, keys)  # both are in order: no sorting again
-        known = places < len(self._keys)
-        known[known] = self._keys[places[known]] == keys[known]
+        is_known = places < len(self._keys)
+        is_known[is_known] = self._keys[places[is_known]] == keys[is_known]
         summed = self._counts.copy()
-        summed[places[known]] += counts[known]
-        self._counts = np.insert(summed, places[~known], counts[~known])
-        self._keys = np.insert(self._keys, places[~known], keys[~known])
+        summed[places[is_known]] += counts[is_known]
+        self._counts = np.insert(summed, places[~is_known], counts[~is_known])
+        self._keys = np.insert(self._keys, places[~is_known], keys[~is_known])
         while len(self._keys) > MOST:
             self._shift += 1
             kept = self._mask(self._keys, self._shift)

@@ -201,7 +201,7 @@ class GroupCoder:
         small = self._small(cell_counts, table)
         self.joined = len(small)
         own = [cell for cell in cells if cell not in small]
-        places = {cell: place for place, cell in enumerate(own)} | dict.fromkeys(small, len(own))
+        places = {cell: index for index, cell in enumerate(own)} | dict.fromkeys(small, len(own))
         self.names = self._named(own) + [SMALL_GROUPS] * bool(small)
         shape = [len(coder.index) for coder in self.columns]
         self._lookup = np.full(int(np.prod(shape)), -1, dtype=np.int64)
@@ -329,7 +329,7 @@ def _checked(values: Array, columns: tuple[str, ...], table: str, times: NDArray
 
 def known_groups(values: NDArray[Any], groups: Sequence[str]) -> NDArray[np.int64]:
     """Return each row's place among the groups, shape [n]; -1 where it is not known or none of them."""
-    places = {group: place for place, group in enumerate(groups)}
+    places = {group: index for index, group in enumerate(groups)}
     return np.array([-1 if v is None else places.get(value_text(v), -1) for v in values.tolist()], dtype=np.int64)
 
 
@@ -338,10 +338,10 @@ def known_shares(p: Array, group: NDArray[np.int64] | None) -> Array:
     made = np.zeros((p.shape[1], 10, 4))
     if group is not None:
         p, group = p[group >= 0], group[group >= 0]
-        for place, share in enumerate(p.T):
-            tenth, hit = np.minimum((10 * share).astype(np.int64), 9), (group == place).astype(np.float64)
+        for index, share in enumerate(p.T):
+            tenth, hit = np.minimum((10 * share).astype(np.int64), 9), (group == index).astype(np.float64)
             parts = (np.ones(len(share)), share, hit, share * (1 - share))
-            made[place] = np.stack([np.bincount(tenth, part, 10) for part in parts], axis=1)
+            made[index] = np.stack([np.bincount(tenth, part, 10) for part in parts], axis=1)
     return made
 
 

@@ -58,9 +58,9 @@ class Lookup:
         tally = take_tally(source, Roles(), {}, total_here)
         here = isinstance(data, str | Path) and not is_address(str(data))
         origin = str(Path(data).resolve()) if here else _Held(source)
-        found = cls(source.name, pairs, taken, tally.digest.hexdigest(), origin)
-        found.index  # noqa: B018 -- refuses keys that are missing or there twice
-        return found
+        result = cls(source.name, pairs, taken, tally.digest.hexdigest(), origin)
+        result.index  # noqa: B018 -- refuses keys that are missing or there twice
+        return result
 
     @property
     def role(self) -> Joined:
@@ -102,7 +102,9 @@ class Index:
         """The places of all keys, as text."""
         if self.numbers is None:
             return self.places
-        return {value_text(key): place for key, place in zip(*(one.tolist() for one in self.numbers), strict=True)}
+        return {
+            value_text(key): place for key, place in zip(*(number.tolist() for number in self.numbers), strict=True)
+        }
 
     def find(self, keys: Sequence[pa.Array]) -> NDArray[np.int64]:
         """Return the places of keys, shape [n]; -1 where there is none."""
@@ -216,7 +218,7 @@ class JoinedPart(PartOf):
         taken = [name for name in columns if name not in self.own]
         own_types = {name: kind for name, kind in types.items() if name in self.own}
         for batch in self.part.read(mine, rows, own_types):
-            arrays = {name: batch.column(place) for place, name in enumerate(mine)}
+            arrays = {name: batch.column(index) for index, name in enumerate(mine)}
             if taken:
                 key = plain(batch.select(keys), self.name, types=types)
                 arrays |= dict(zip(taken, self.lookup.index.take(self.lookup.places(key), taken), strict=True))
@@ -291,8 +293,8 @@ def _index(source: Source, name: str, pairs: Sequence[tuple[str, str]], columns:
         return Index(table, name, (known, order), {})
     places: dict[Any, int] = {}
     repeated: dict[Any, None] = {}
-    for place, text in enumerate(_texts(keys)):
-        if places.setdefault(text, place) != place:
+    for index, text in enumerate(_texts(keys)):
+        if places.setdefault(text, index) != index:
             repeated[text] = None
     if repeated:
         raise _twice(name, there, str(next(iter(repeated))), len(repeated))

@@ -46,8 +46,8 @@ def as_dataset(
             raise DataError(
                 f"the data is a Dataset, whose roles are named already; `{given[0]}` goes with a matrix X only"
             )
-        found: Dataset = data
-        return found
+        result: Dataset = data
+        return result
     if y is None:
         raise DataError(
             f"the data is a {type(data).__name__}, not a Dataset; say which columns are what: "
@@ -298,7 +298,7 @@ def _table(X: Any) -> pa.Table:
         matrix = np.asarray(X)
         if matrix.ndim != 2:
             raise DataError(f"X has {matrix.ndim} dimensions; it is a matrix or a table: rows and columns")
-        return pa.table({f"x{place}": _values(matrix[:, place]) for place in range(matrix.shape[1])})
+        return pa.table({f"x{index}": _values(matrix[:, index]) for index in range(matrix.shape[1])})
     return memory_table(X)
 
 
@@ -337,7 +337,7 @@ def _columns(features: Any) -> dict[str, Any]:
         return {str(name): features[name] for name in features.columns}
     values = np.asarray(features)
     if values.ndim > 1 and values.shape[1] > 1:
-        return {f"sensitive_{place}": values[:, place] for place in range(values.shape[1])}
+        return {f"sensitive_{index}": values[:, index] for index in range(values.shape[1])}
     single = values.reshape(-1) if values.ndim > 1 else features
     return {str(getattr(features, "name", None) or "sensitive"): single}
 
@@ -361,10 +361,10 @@ def _values(column: NDArray[Any]) -> Any:
 
 
 def _new_name(name: str, taken: Sequence[str], otherwise: str) -> str:
-    found = name
-    while found in taken:
-        found = otherwise if found == name and otherwise != name else f"{found}_"
-    return found
+    result = name
+    while result in taken:
+        result = otherwise if result == name and otherwise != name else f"{result}_"
+    return result
 
 
 def _favorable(labels: pa.Array, name: str) -> Any:

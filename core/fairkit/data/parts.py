@@ -104,10 +104,10 @@ class ParquetPart:
             return [self]
         first = 0 if self.groups is None else self.groups[0]
         parts, begin, rows = [], 0, 0
-        for place, size in enumerate(sizes):
+        for index, size in enumerate(sizes):
             if rows and rows + size > most:
-                parts.append(ParquetPart(self.path, (first + begin, first + place)))
-                begin, rows = place, 0
+                parts.append(ParquetPart(self.path, (first + begin, first + index)))
+                begin, rows = index, 0
             rows += size
         return [*parts, ParquetPart(self.path, (first + begin, first + len(sizes)))]
 

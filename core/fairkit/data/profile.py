@@ -215,8 +215,8 @@ class Tally:
         for name, coder in joined.strata.items():
             coder.merge(right.strata[name])
         joined.parts = copy.deepcopy(self.parts)
-        for coder, other in zip(joined.parts, right.parts, strict=True):
-            coder.merge(other)
+        for coder, part in zip(joined.parts, right.parts, strict=True):
+            coder.merge(part)
         joined.ids, joined.unnamed = self.ids + right.ids, self.unnamed + right.unnamed
         joined.label_low = min(self.label_low, right.label_low)
         joined.label_high = max(self.label_high, right.label_high)

@@ -71,9 +71,9 @@ def value_among(values: Iterable[Any], wanted: Any) -> Any:
 def value_meant(wish: Any, values: Sequence[Any], what: str) -> Any:
     """Return the value among some that the user means; `what` has them, for the message."""
     text = wish.strip() if isinstance(wish, str) else wish
-    found = value_among(values, text)
-    if found is not None:
-        return found
+    result = value_among(values, text)
+    if result is not None:
+        return result
     shown = ", ".join(value_text(value) for value in list(values)[:8])
     raise ParameterError(f"{what} never has the value {text!r}; it has: {shown}")
 

@@ -125,12 +125,14 @@ class Source:
         import pyarrow as pa
 
         files = [one for one in (getattr(part, "part", part) for part in self.parts) if isinstance(one, CsvPart)]
-        kinds = [pa.float64()] if apart or all(one.flags == FLAGS[:1] for one in files) else [pa.float64(), pa.bool_()]
+        kinds = (
+            [pa.float64()] if apart or all(file.flags == FLAGS[:1] for file in files) else [pa.float64(), pa.bool_()]
+        )
         changed = [
             name
             for name in columns
             if files and self.types.get(name) in kinds and name in files[0].found.names
-            if not apart or any(one.spells_apart(name) for one in files)
+            if not apart or any(file.spells_apart(name) for file in files)
         ]
         self.types |= dict.fromkeys(changed, pa.string())
         return bool(changed)
@@ -194,7 +196,7 @@ def list_columns(columns: Sequence[str]) -> dict[str, list[str]]:
         if parts is not None and column == f"{parts[1]}[{int(parts[2])}]":
             lists.setdefault(parts[1], {})[int(parts[2])] = column
     return {
-        name: [places[place] for place in range(len(places))]
+        name: [places[index] for index in range(len(places))]
         for name, places in lists.items()
         if max(places) == len(places) - 1 and name not in columns
     }
@@ -254,7 +256,7 @@ class ListPart(PartOf):
                 fields.append(column)
                 continue
             kind = column.type.value_type if is_list(column.type) else column.type  # as it is: text in one part
-            fields += [pa.field(f"{column.name}[{place}]", kind) for place in range(self.lengths[column.name])]
+            fields += [pa.field(f"{column.name}[{index}]", kind) for index in range(self.lengths[column.name])]
         return pa.schema(fields)
 
     def split(self, most: int) -> list[ListPart]:
@@ -266,7 +268,7 @@ class ListPart(PartOf):
         """Read batches."""
         import pyarrow as pa
 
-        of = {f"{name}[{place}]": name for name, length in self.lengths.items() for place in range(length)}
+        of = {f"{name}[{index}]": name for name, length in self.lengths.items() for index in range(length)}
         stored = list(dict.fromkeys(of.get(column, column) for column in columns))
         start = 0
         for batch in self.part.read(stored, rows, types):
@@ -288,7 +290,7 @@ class ListPart(PartOf):
         if pa.types.is_float16(cells.type):
             cells = cells.cast(pa.float32())
         matrix = np.ascontiguousarray(as_numpy(cells).reshape(-1, length).T)
-        return {f"{name}[{place}]": as_arrow(row) for place, row in enumerate(matrix)}
+        return {f"{name}[{index}]": as_arrow(row) for index, row in enumerate(matrix)}
 
 
 def _check(lists: Any, length: int, where: str, start: int) -> None:
@@ -310,9 +312,9 @@ def _check(lists: Any, length: int, where: str, start: int) -> None:
         )
     cells = lists.flatten()
     if cells.null_count:
-        place = int(np.flatnonzero(as_numpy(cells.is_null()))[0])
+        index = int(np.flatnonzero(as_numpy(cells.is_null()))[0])
         raise DataError(
-            f"{where} has an empty cell at place {place % length} of the list in row {start + place // length} "
+            f"{where} has an empty cell at place {index % length} of the list in row {start + index // length} "
             "(both from 0); fill it in, or leave the row out of the file"
         )
 

@@ -203,7 +203,9 @@ def _of_files(files: Files) -> Source:
     if files.schema is not None:
         types = {field.name: field.type for field in files.schema}
         constants = files.constants or [{}] * len(parts)
-        parts = tuple(FilledPart(part, types, tuple(own.items())) for part, own in zip(parts, constants, strict=True))
+        parts = tuple(
+            FilledPart(part, types, tuple(constant.items())) for part, constant in zip(parts, constants, strict=True)
+        )
     return table_of(parts, files.name, origin=files.origin, notes=files.notes)
 
 

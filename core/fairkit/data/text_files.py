@@ -65,7 +65,7 @@ class CsvPart:
             return cls(path, table.schema)
         large = [n for n, k in kinds.items() if pa.types.is_floating(k) and _beyond(pc.min_max(table[n]).as_py())]
         ends = head, head[-32:] + b"\n"
-        whole = any(zero_led(np.frombuffer(one, np.uint8), ord(delimiter)) for one in ends)
+        whole = any(zero_led(np.frombuffer(end, np.uint8), ord(delimiter)) for end in ends)
         doubtful = [n for n, k in kinds.items() if n in large or (whole and k == pa.int64()) or k == pa.bool_()]
         spelled: set[tuple[str, str]] = set()
         texts = part._stream(pa.BufferReader(head), doubtful, dict.fromkeys(doubtful, pa.string())) if doubtful else ()
@@ -166,7 +166,7 @@ class _Watched:
         if not self.codes:
             end = (self._end + bytes(block[-32:]))[-32:]
             borders = self._end + bytes(block[:32]), end + b"\n" if block.size < size else b""
-            self.codes = any(zero_led(np.frombuffer(one, np.uint8), self.delimiter) for one in (block, *borders))
+            self.codes = any(zero_led(np.frombuffer(border, np.uint8), self.delimiter) for border in (block, *borders))
             self._end = end
         return block
 
@@ -215,10 +215,10 @@ def separators(head: bytes, name: str) -> tuple[str, str]:
     lines = [re.sub(rb'"[^"]*"', b"", line) for line in text[: 1 << 16].splitlines()[:50] if line.strip()]
     counts = {sign: [line.count(sign.encode()) for line in lines] for sign in ",;\t|"}
     steady = [s for s, found in counts.items() if found and found[0] and found.count(found[0]) >= 0.9 * len(found)]
-    for found in counts.values():
-        usual, share = Counter(found[1:] or [0]).most_common(1)[0]
+    for count in counts.values():
+        usual, share = Counter(count[1:] or [0]).most_common(1)[0]
         odd = not steady or lines[0].startswith((b"#", b"sep="))
-        if odd and usual and usual != found[0] and share >= 0.9 * (len(found) - 1):
+        if odd and usual and usual != count[0] and share >= 0.9 * (len(count) - 1):
             raise DataError(
                 f"{name}: its first line, {lines[0][:40].decode('utf-8', 'replace')!r}, is not the names of the "
                 f"{usual + 1} columns below it; delete it"

@@ -88,10 +88,10 @@ class Here:
 
     def total(self) -> Any:
         """See `Spread.total`."""
-        found = None
+        result = None
         for part in self.parts:
-            found = add(found, part)
-        return found
+            result = add(result, part)
+        return result
 
     def collect(self) -> list[Any]:
         """See `Spread.collect`."""
@@ -108,11 +108,11 @@ class Doubled(Here):
 
     def total(self) -> Any:
         """Double and add: Σ 2^k T_k, with nothing but ``+``; lists are put together once."""
-        found = None
+        result = None
         for part in self.parts:
-            twice = found if isinstance(found, list) else add(found, found)
-            found = add(twice, part)
-        return found
+            twice = result if isinstance(result, list) else add(result, result)
+            result = add(twice, part)
+        return result
 
 
 class _Watched(Source):

@@ -54,11 +54,11 @@ def favorable_values(dataset: Dataset, column: str, said: Any = None) -> tuple[M
 
 
 def _named(values: Sequence[Any], column: str, said: Any) -> Mapping[Any, bool]:
-    found = {value: same_value(value, said) for value in values}
-    if not any(found.values()):
+    result = {value: same_value(value, said) for value in values}
+    if not any(result.values()):
         hint = did_you_mean(value_text(said), map(value_text, values), what=f"values of {column!r}")
         raise ModelError(f"the decision column {column!r} never has the favorable value {said!r}. {hint}")
-    return found
+    return result
 
 
 def _ambiguous(column: str, values: Sequence[Any], label: Any) -> ModelError:
@@ -76,8 +76,8 @@ def _unknown(column: str, values: Sequence[Any], label_values: Sequence[Any]) ->
             f"the decision column {column!r} holds fractions; are they scores? Then name it as the "
             "score (a threshold makes decisions), or as the probability if decisions are drawn"
         )
-    odd = next(v for v in values if not any(same_value(v, one) for one in label_values))
-    shown = ", ".join(dict.fromkeys(repr(value_text(one)) for one in label_values))
+    odd = next(v for v in values if not any(same_value(v, label_value) for label_value in label_values))
+    shown = ", ".join(dict.fromkeys(repr(value_text(label_value)) for label_value in label_values))
     among = f"is not one of the label's values ({shown})" if label_values else "is neither yes nor no"
     return ModelError(
         f"the decision column {column!r} holds {value_text(odd)!r}, which {among}; say which of its own values is the "

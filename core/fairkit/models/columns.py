@@ -360,7 +360,7 @@ class _ColumnScorer:
             _check_sums(chances, named)
             predicted = chances.argmax(axis=1).astype(np.int64)
         if roles.predicted_class is not None:
-            places = {text: place for place, text in enumerate(texts)}
+            places = {text: index for index, text in enumerate(texts)}
             cells = columns[roles.predicted_class]
             known = {value: places[value_text(value)] for value in set(cells.tolist())}
             predicted = np.array([known[value] for value in cells.tolist()], dtype=np.int64)

@@ -151,7 +151,7 @@ class _PythonScorer:
         labels = np.select([batch.label == value for value in values], list(range(len(values))), -1)
         self._places, notes = line_up(self._known, values, self.options.classes, scores, labels)
         self.classes = tuple(values[place] for place in self._places)
-        rest = [value for place, value in enumerate(values) if place not in self._places]
+        rest = [value for index, value in enumerate(values) if index not in self._places]
         if rest:
             raise ModelError(
                 f"the label has values that the model does not know: {', '.join(map(value_text, rest))}; leave those "
@@ -258,7 +258,7 @@ def favorable_column(
             f"which of the model's classes is good for the person, {shown}? There is no label: say so with "
             f"`favorable`, as in `favorable={example_of('', classes)}`"
         )
-    named = [place for place, value in enumerate(classes) if same_value(value, favorable)]
+    named = [index for index, value in enumerate(classes) if same_value(value, favorable)]
     by_name = named[0] if len(named) == 1 and _same_kind(classes, label_values) else None
     if by_name is not None:
         return by_name, f"The model's class {value_text(classes[by_name])!r} is the favorable label."
@@ -298,9 +298,9 @@ def _by_ranking(
     """Choose the column that ranks favorable rows higher, if that is clear."""
     higher = ranks_higher(scores[:, 1], is_favorable)
     if higher is not None:
-        place = int(higher)
-        told = f"class {value_text(classes[place])} ranks the rows with label {favorable!r} higher"
-        return (place, f"The model's {told} and is read as the favorable one (`favorable_class` overrides).")
+        index = int(higher)
+        told = f"class {value_text(classes[index])} ranks the rows with label {favorable!r} higher"
+        return (index, f"The model's {told} and is read as the favorable one (`favorable_class` overrides).")
     raise ModelError(
         f"which of the model's two classes is the favorable label {favorable!r}? "
         "Its scores do not tell; say which column it is with `favorable_class`, 0 or 1"
@@ -409,11 +409,11 @@ def _by_data(scores: NDArray[np.float64], labels: NDArray[np.int64] | None) -> l
 
 def _holds(places: Sequence[int], scores: NDArray[np.float64], labels: NDArray[np.int64]) -> bool:
     """Whether every pair of classes tells the rows of their two values apart, the right way round."""
-    for one in range(len(places)):
-        for other in range(one + 1, len(places)):
-            rows = (labels == places[one]) | (labels == places[other])
-            difference = scores[rows, one] - scores[rows, other]
-            if ranks_higher(difference, labels[rows] == places[one]) is not True:
+    for index in range(len(places)):
+        for other in range(index + 1, len(places)):
+            rows = (labels == places[index]) | (labels == places[other])
+            difference = scores[rows, index] - scores[rows, other]
+            if ranks_higher(difference, labels[rows] == places[index]) is not True:
                 return False
     return True
 
@@ -437,7 +437,7 @@ def of_two_classes(options: ModelOptions, dataset: Dataset) -> ModelOptions:
         return options
     if options.favorable_class is not None:
         raise ParameterError("`classes` says which class is favorable; leave `favorable_class` out")
-    places = [place for place, value in enumerate(options.classes) if value == value_text(label)]
+    places = [index for index, value in enumerate(options.classes) if value == value_text(label)]
     if not places:
         raise ParameterError(
             f"the favorable label {value_text(label)!r} is not among the classes {' and '.join(options.classes)}; name "

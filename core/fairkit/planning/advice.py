@@ -54,7 +54,7 @@ def advised(
     advice = []
     for rule, result in zip(rules, results, strict=True):
         chosen = [
-            place for place, f in enumerate(findings)
+            index for index, f in enumerate(findings)
             if f.metric == rule.metric and rule.sensitive in (None, f.sensitive) and f.plain and not rule.within
         ]  # fmt: skip
         for place in chosen:

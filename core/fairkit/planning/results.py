@@ -120,20 +120,20 @@ class Plan:
     def __str__(self) -> str:
         """Return the line, and one for each rule."""
         lines = [
-            f"{one.rule.metric}{f' of {one.rule.place}' if one.rule.place else ''}: at {one.value:.4g}, "
-            + ("no number of rows was found" if one.rows is None else f"{one.rows:,} rows to {one.side}")
-            for one in self.rules
+            f"{rule.rule.metric}{f' of {rule.rule.place}' if rule.rule.place else ''}: at {rule.value:.4g}, "
+            + ("no number of rows was found" if rule.rows is None else f"{rule.rows:,} rows to {rule.side}")
+            for rule in self.rules
         ]
         return "\n".join([repr(self), *lines])
 
     @property
     def rows(self) -> int | None:
         """Rows that decide all rules at once with the chance `power`; None where one cannot be decided."""
-        needed = [one.rows for one in self.rules]
+        needed = [rule.rows for rule in self.rules]
         if any(rows is None for rows in needed):
             return None
         low = max(rows or 0 for rows in needed)
-        if len(self.rules) == 1 or any(one.line is None for one in self.rules):
+        if len(self.rules) == 1 or any(rule.line is None for rule in self.rules):
             return low
         high = low
         while self.chance(high) < self.power:
@@ -147,7 +147,7 @@ class Plan:
 
     def chance(self, rows: float) -> float:
         """Return the least chance that so many rows decide all rules at once."""
-        return max(0.0, 1 - math.fsum(1 - one.chance(rows) for one in self.rules))
+        return max(0.0, 1 - math.fsum(1 - rule.chance(rows) for rule in self.rules))
 
     @property
     def policy_power(self) -> float | None:

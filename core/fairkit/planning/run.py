@@ -334,8 +334,8 @@ def _spread(wants: Array, free: Counts, budget: int) -> Counts:
         exact = left * part / part.sum()
         more = np.minimum(np.floor(exact).astype(np.int64), free - given)
         if not more.any():  # the largest remainders, one label each
-            for place in np.argsort(-(exact - np.floor(exact)) * open_ - 1e-9 * open_, axis=None, kind="stable")[:left]:
-                more.flat[place] = min(1, free.flat[place] - given.flat[place])
+            for index in np.argsort(-(exact - np.floor(exact)) * open_ - 1e-9 * open_, axis=None, kind="stable")[:left]:
+                more.flat[index] = min(1, free.flat[index] - given.flat[index])
         given += more
     return given
 

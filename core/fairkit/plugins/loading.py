@@ -308,7 +308,7 @@ def _check_exporters(info: PluginInfo, classes: Sequence[type[Any]]) -> str | No
 def _check_sources(_info: PluginInfo, classes: Sequence[type[Any]]) -> str | None:
     for cls in classes:
         schemes = getattr(cls, "schemes", ())
-        if isinstance(schemes, str) or not schemes or not all(_SCHEME.fullmatch(str(one)) for one in schemes):
+        if isinstance(schemes, str) or not schemes or not all(_SCHEME.fullmatch(str(scheme)) for scheme in schemes):
             return (
                 f"{cls.__name__}.schemes is {schemes!r}; it is a tuple of what addresses begin with, in lower case, of "
                 "two letters or more"

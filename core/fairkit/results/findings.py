@@ -268,7 +268,7 @@ _AGES = {"age", "agep"}
 
 def in_words(conditions: Sequence[Mapping[str, Any]], within: Sequence[Mapping[str, Any]] = ()) -> str:
     """Return conditions in words: ``aged 32 to 66, COW = 5, WKHP 40 or more``."""
-    told = ", ".join(_words(one) for one in conditions)
+    told = ", ".join(_words(condition) for condition in conditions)
     return f"{told} (within {', '.join(_words(one) for one in within)})" if within else told
 
 
@@ -279,10 +279,10 @@ def texts_of(conditions: Sequence[Mapping[str, Any]]) -> list[str]:
         return "" if value is None else str(value)
 
     return [
-        f"{one['column']}={end(one['value'])}"
-        if "value" in one
-        else f"{one['column']}={end(one.get('low'))}:{end(one.get('high'))}"
-        for one in conditions
+        f"{condition['column']}={end(condition['value'])}"
+        if "value" in condition
+        else f"{condition['column']}={end(condition.get('low'))}:{end(condition.get('high'))}"
+        for condition in conditions
     ]
 
 

@@ -74,7 +74,7 @@ def _parts(finding: Finding) -> list[Finding]:
 
 def _matching(rule: Rule, findings: Sequence[Finding], conditions: Mapping[str, str]) -> list[Finding]:
     if rule.metric == ATTRIBUTION and rule.sensitive is not None:
-        whole = [one for one in findings if one.metric == ATTRIBUTION]
+        whole = [finding for finding in findings if finding.metric == ATTRIBUTION]
         if rule.sensitive not in {one.sensitive for one in whole}:
             # a score's parts are in the score's unit: a limit is meant for the first thing that was divided
             findings = [part for one in whole if one.parameters.get("of") != "score" for part in _parts(one)]
@@ -140,9 +140,9 @@ def _holm(pairs: Sequence[tuple[Rule, Finding]], confidence: float) -> set[tuple
     while True:
         level = 1 - (1 - confidence) / max(len(pairs) - len(failed), 1)
         more = {
-            place
-            for place, (rule, finding) in enumerate(pairs)
-            if place not in failed and _judge_finding(rule, finding, level)[0] == "fail"
+            index
+            for index, (rule, finding) in enumerate(pairs)
+            if index not in failed and _judge_finding(rule, finding, level)[0] == "fail"
         }
         if not more:
             return {(id(pairs[place][0]), id(pairs[place][1])) for place in failed}
@@ -414,12 +414,12 @@ class Comparison(Tabular, Saved):
         """Return a line for each number of each model but the first: before, after, the difference and its interval."""
         return [
             {"model": model.name}
-            | place(one)
-            | {"group": one.group, "before": one.before, "after": one.after, "difference": one.difference}
-            | ends(one.interval)
-            | {"better": one.better, "outcome": one.outcome}
+            | place(change)
+            | {"group": change.group, "before": change.before, "after": change.after, "difference": change.difference}
+            | ends(change.interval)
+            | {"better": change.better, "outcome": change.outcome}
             for model, changes in zip(self.models[1:], self.changes, strict=True)
-            for one in changes
+            for change in changes
         ]
 
     def to_dict(self) -> dict[str, Any]:

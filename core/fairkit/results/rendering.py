@@ -110,7 +110,7 @@ def rendered(result: Any, form: str) -> str:
     """Return a result's text in a format: ``json``, or one that an installed package renders."""
     if form == "json":
         return json_text(result.to_dict()) + "\n"
-    found = {one.name: one for one in entry_points(FORMATS)}
+    found = {entry_point.name: entry_point for entry_point in entry_points(FORMATS)}
     if form not in found:
         raise ParameterError(f"there is no format {form!r}; there are: {', '.join(sorted({'json', *found}))}")
     render: Callable[[Any], str] = found[form].load()
@@ -119,7 +119,7 @@ def rendered(result: Any, form: str) -> str:
 
 def plotted(result: Any, name: str, of: str | None) -> Any:
     """Return a chart of a result's page as Altair's."""
-    found = next((one for one in entry_points(PLOTS) if one.name == "chart"), None)
+    found = next((entry_point for entry_point in entry_points(PLOTS) if entry_point.name == "chart"), None)
     if found is None:
         raise PluginError("no installed package draws charts; fix it with: pip install --force-reinstall fairkit")
     return found.load()(result, name, of)

@@ -147,23 +147,23 @@ class Report(Tabular, Saved):
     def records(self) -> list[dict[str, Any]]:
         """Return a line for each finding: who measured what between which groups, the number and its interval."""
         return [
-            {"auditor": one.auditor}
-            | place(one)
-            | {"value": one.value}
-            | ends(one.interval)
-            | {"confidence": one.confidence, "better": one.better, "inconclusive": one.inconclusive}
-            for one in self.findings
+            {"auditor": finding.auditor}
+            | place(finding)
+            | {"value": finding.value}
+            | ends(finding.interval)
+            | {"confidence": finding.confidence, "better": finding.better, "inconclusive": finding.inconclusive}
+            for finding in self.findings
         ]
 
     def group_records(self) -> list[dict[str, Any]]:
         """Return a line for each group of each finding: its rows, the number and its interval."""
         return [
-            {"auditor": one.auditor}
-            | place(one)
+            {"auditor": finding.auditor}
+            | place(finding)
             | {"group": group.group, "rows": group.rows, "value": group.value}
             | ends(group.interval)
-            for one in self.findings
-            for group in one.groups
+            for finding in self.findings
+            for group in finding.groups
         ]
 
     def groups_frame(self) -> pd.DataFrame:
@@ -209,7 +209,7 @@ class Report(Tabular, Saved):
         for sensitive in self.data.groups:
             between = named.get(("selection_rate_difference", sensitive))
             if between is not None:
-                each = {one.group: _decided(one.value, one.rows) for one in between.groups}
+                each = {group.group: _decided(group.value, group.rows) for group in between.groups}
                 groups[sensitive] = {name: told for name, told in each.items() if told is not None}
         return counted | {"groups": groups}
 

@@ -199,7 +199,7 @@ def _named(text: str) -> tuple[str, str | None, int | None, tuple[str, ...]] | N
     """Read ``METRIC@SIZE:SENSITIVE|COLUMN+COLUMN``, a name with a bar in double quotes; None: another form."""
     metric, _, groups = text.partition(":")
     quoted = re.fullmatch(r'"([^"]+)"(?:(\|)(.*))?', groups)
-    sensitive, bar, inside = groups.partition("|") if quoted is None else (one or "" for one in quoted.groups())
+    sensitive, bar, inside = groups.partition("|") if quoted is None else (group or "" for group in quoted.groups())
     metric, at, size = metric.partition("@")
     support = int(size) if size.isdecimal() else None
     within = tuple(inside.split("+")) if bar else ()

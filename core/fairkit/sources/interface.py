@@ -297,13 +297,13 @@ def source_at(text: str) -> type[DataSource] | None:
     scheme = scheme_of(text)
     if scheme is None or _is_file(text):
         return None
-    found = find_source(scheme)
-    if found is None and "://" in text:
+    result = find_source(scheme)
+    if result is None and "://" in text:
         raise DataError(
             f"no source is installed for addresses that begin with {scheme}: -- see `fairkit plugins`; for a file on "
             "this machine give its path"
         )
-    return found
+    return result
 
 
 def is_address(text: str) -> bool:

@@ -41,7 +41,9 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
     """
     signature = inspect.signature(function)
     kinds = {
-        name: _parts(str(one.annotation)) for name, one in signature.parameters.items() if one.kind != one.VAR_KEYWORD
+        name: _parts(str(parameter.annotation))
+        for name, parameter in signature.parameters.items()
+        if parameter.kind != parameter.VAR_KEYWORD
     }
 
     @functools.wraps(function)
@@ -79,7 +81,7 @@ def _takes(kind: str, value: Any) -> bool:
     if name == "Sequence":
         if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
             return False
-        return all(any(_takes(one, each) for one in _parts(inner)) for each in value)
+        return all(any(_takes(part, each) for part in _parts(inner)) for each in value)
     if name == "type":
         return isinstance(value, type) and inner in {cls.__name__ for cls in value.__mro__}
     if name == "Mapping" and inner.startswith("str, Mapping") and isinstance(value, Mapping):

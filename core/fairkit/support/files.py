@@ -171,7 +171,7 @@ T = TypeVar("T")
 
 def record_of(value: Any, without: Collection[str] = ()) -> dict[str, Any]:
     """Return a dataclass's fields by name, `without` some; tuples are lists, and parts have their own JSON form."""
-    return {one.name: plain(getattr(value, one.name)) for one in fields(value) if one.name not in without}
+    return {field.name: plain(getattr(value, field.name)) for field in fields(value) if field.name not in without}
 
 
 def plain(value: Any) -> Any:
@@ -190,5 +190,5 @@ def read_record(cls: type[T], record: Mapping[str, Any], required: Collection[st
     absent = [name for name in required if name not in record]
     if absent:
         raise TypeError(f"{cls.__name__}: {', '.join(absent)} is not there")
-    known = {one.name for one in fields(cls)}  # type: ignore[arg-type]
+    known = {field.name for field in fields(cls)}  # type: ignore[arg-type]
     return cls(**{key: tuple(v) if isinstance(v, list) else v for key, v in record.items() if key in known})

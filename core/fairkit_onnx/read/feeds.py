@@ -76,8 +76,8 @@ class Feed:
         if len(arrays) == 1:
             return arrays[0].reshape(-1, 1)
         matrix = np.empty((len(arrays[0]), len(arrays)), dtype=dtype)
-        for place, array in enumerate(arrays):
-            matrix[:, place] = array
+        for index, array in enumerate(arrays):
+            matrix[:, index] = array
         return matrix
 
 

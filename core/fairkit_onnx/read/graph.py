@@ -218,7 +218,7 @@ def classes_by_labels(
     classes: list[Any] = [None] * width
     for value, place in zip(values.tolist(), places, strict=True):
         classes[place] = _typed(value, labels)
-    unnamed = [place for place, value in enumerate(classes) if value is None]
+    unnamed = [index for index, value in enumerate(classes) if value is None]
     left = [value for value in label_values if value_text(value) not in {value_text(one) for one in values.tolist()}]
     if len(unnamed) == 1 and len(left) == 1:
         classes[unnamed[0]] = left[0]

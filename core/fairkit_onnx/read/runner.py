@@ -216,9 +216,9 @@ class Probe:
         sizes = list[int]()
         while len(sizes) < BATCHES or sum(sizes) < rows:
             sizes.append(model.batch or self._size())
-        for place, variant in enumerate(variants):
+        for index, variant in enumerate(variants):
             alone = [1] * min(rows, ALONE) if variant is None and model.batch is None else []
-            yield variant, alone + sizes[place :: len(variants)]
+            yield variant, alone + sizes[index :: len(variants)]
 
     def _size(self) -> int:
         """Draw a size: its logarithm evenly, or a power of two with its neighbours, where kernels change their ways."""

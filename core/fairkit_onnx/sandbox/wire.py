@@ -164,9 +164,9 @@ def _describe(value: Any) -> tuple[dict[str, Any], Any]:
 
 def factorize(values: np.ndarray[Any, Any]) -> tuple[list[str], np.ndarray[Any, Any]]:
     """Return the distinct texts and each cell's number among them, int32, of the same shape."""
-    found = _by_address(values) if values.dtype.kind == "O" else None
-    if found is not None:
-        return found
+    result = _by_address(values) if values.dtype.kind == "O" else None
+    if result is not None:
+        return result
     places: dict[Any, int] = {}
     codes = [places.setdefault(text, len(places)) for text in values.reshape(-1).tolist()]
     texts = [text if isinstance(text, str) else str(text) for text in places]

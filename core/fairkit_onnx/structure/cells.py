@@ -39,8 +39,8 @@ def make_blocks(
 ) -> tuple[list[Block], list[tuple[int, int]]]:
     """Cut the domain into cells that no test tells apart, and read each test as a set of cells."""
     of_column = {
-        column: place for place, one in enumerate(domains)
-        for column in (one.columns if isinstance(one, Listed) else (one.name,))
+        column: index for index, domain in enumerate(domains)
+        for column in (domain.columns if isinstance(domain, Listed) else (domain.name,))
     }  # fmt: skip
     inner = np.flatnonzero(ensemble.mode > 0)
     feature = ensemble.feature[inner]
@@ -50,13 +50,13 @@ def make_blocks(
     code = code.reshape(-1)
     _, first = np.unique(code, return_index=True)
     nodes = inner[first]  # one node for each test
-    numbers = [place for place, one in enumerate(domains) if isinstance(one, Numbers)]
+    numbers = [index for index, domain in enumerate(domains) if isinstance(domain, Numbers)]
     block_of = np.array([of_column.get(source[int(f)] or "", -1) for f in tests[:, 0]], dtype=np.int64)
     run = EncodedRows(encode, defaults)
     ends = _boundaries(ensemble, nodes, block_of, domains, run, kinds, pieces)
     blocks = [
-        _number_block(one, ends[place], kinds[one.name]) if place in numbers else listed_block(one)  # type: ignore[arg-type]
-        for place, one in enumerate(domains)
+        _number_block(domain, ends[index], kinds[domain.name]) if index in numbers else listed_block(domain)  # type: ignore[arg-type]
+        for index, domain in enumerate(domains)
     ]
     truth = _truths(ensemble, nodes, block_of, blocks, run)
     for test, row in enumerate(truth):  # an equality is no cut: its block's boxes are sets of cells
@@ -64,7 +64,7 @@ def make_blocks(
         if place >= 0 and blocks[place].ordered and np.count_nonzero(row[1:] != row[:-1]) > 1:
             blocks[place] = replace(blocks[place], ordered=False)
     blocks, truth = _merged(blocks, block_of, truth, set(apart))
-    sets = [sum(1 << place for place in np.flatnonzero(row).tolist()) for row in truth]
+    sets = [sum(1 << index for index in np.flatnonzero(row).tolist()) for row in truth]
     found = [(-1, 0)] * len(ensemble.mode)
     for node, test in zip(inner.tolist(), code.tolist(), strict=True):
         block = int(block_of[test])
@@ -189,10 +189,10 @@ def listed_block(domain: Listed) -> Block:
     if not domain.values:
         raise DataError(f"the domain of {domain.name!r} is empty: no value was given")
     values = {
-        column: column_of([value[place] for value in domain.values]) for place, column in enumerate(domain.columns)
+        column: column_of([value[index] for value in domain.values]) for index, column in enumerate(domain.columns)
     }
-    members = {tuple(map(value_text_of, value)): place for place, value in enumerate(domain.values)}
-    choices = tuple(domain.values[place] for place in members.values())
+    members = {tuple(map(value_text_of, value)): index for index, value in enumerate(domain.values)}
+    choices = tuple(domain.values[member] for member in members.values())
     return Block(
         name=domain.name, columns=domain.columns, ordered=False, values=values, members=members, choices=choices
     )
@@ -203,11 +203,11 @@ def _truths(
 ) -> list[NDArray[np.bool_]]:
     """Tell for each test which cells of its block go to `yes`."""
     matrix, starts = _encoded(blocks, run)
-    found = []
+    result = []
     for node, block in zip(nodes.tolist(), block_of.tolist(), strict=True):
         rows = slice(starts[block], starts[block + 1]) if block >= 0 else slice(0, 1)
-        found.append(ensemble.goes_yes(node, matrix[rows, ensemble.feature[node]]))
-    return found
+        result.append(ensemble.goes_yes(node, matrix[rows, ensemble.feature[node]]))
+    return result
 
 
 def encode_rows(
@@ -233,11 +233,11 @@ def _merged(
     """Merge the listed values that every test sends the same way."""
     made: list[Block] = []
     changed = list(truth)
-    for place, block in enumerate(blocks):
+    for index, block in enumerate(blocks):
         if block.ends is not None or apart & set(block.columns):
             made.append(block)
             continue
-        mine = np.flatnonzero(block_of == place).tolist()
+        mine = np.flatnonzero(block_of == index).tolist()
         pattern = np.stack([truth[test] for test in mine]).T if len(mine) else np.zeros((block.size, 1), dtype=bool)
         _, first, code = np.unique(pattern, axis=0, return_index=True, return_inverse=True)
         order = np.argsort(first)
@@ -316,13 +316,13 @@ def pieces_of(
     kinds: Mapping[str, type],
 ) -> dict[str, NDArray[np.float64]]:
     """Cut each column of numbers where an operator may turn its order, and check that it keeps it between the cuts."""
-    numbers = {one.name: one for one in domains if isinstance(one, Numbers)}
+    numbers = {domain.name: domain for domain in domains if isinstance(domain, Numbers)}
     pieces: dict[str, _Pieces] = {}
-    for name, one in numbers.items():
-        check_ends(one)
-        pieces[name] = _Pieces(one, kinds[name])
+    for name, number in numbers.items():
+        check_ends(number)
+        pieces[name] = _Pieces(number, kinds[name])
     for condition in conditions:
-        mine = [(place, name) for place, name in enumerate(condition.columns) if name in numbers]
+        mine = [(index, name) for index, name in enumerate(condition.columns) if name in numbers]
         if not mine:
             continue
         run = EncodedRows(encoding(condition.tensor), defaults)

@@ -107,11 +107,11 @@ class Encoded:
     def defaults(self, domains: Sequence[Numbers | Listed]) -> dict[str, Any]:
         """Return a raw value of every column."""
         defaults: dict[str, Any] = {}
-        for one in domains:
-            if isinstance(one, Numbers):
-                defaults[one.name] = float(one.low)
+        for domain in domains:
+            if isinstance(domain, Numbers):
+                defaults[domain.name] = float(domain.low)
             else:
-                defaults |= dict(zip(one.columns, one.values[0], strict=True)) if one.values else {}
+                defaults |= dict(zip(domain.columns, domain.values[0], strict=True)) if domain.values else {}
         return defaults
 
     def _open(self, tensors: Sequence[str]) -> OnnxFile:
@@ -172,14 +172,14 @@ class Encoded:
                 logistic = bool(np.abs(said.score - chance).max() < 2e-6)
             readings.append((direction, logistic, said.score))
             decisions.append(None if said.decision is None else np.asarray(said.decision))
-        thresholds = self._thresholds([one[0] for one in readings], some, decisions, rows)
+        thresholds = self._thresholds([reading[0] for reading in readings], some, decisions, rows)
         for (direction, _, score), decision in zip(readings, decisions, strict=True):
             for turning in (score, decision):
                 if turning is not None and (np.diff(direction * turning) < -1e-6).any():
                     raise ModelError(
                         f"{self.scorer.info.name}: the score does not keep the order of the sum of the trees"
                     )
-        return [(one[0], threshold, one[1]) for one, threshold in zip(readings, thresholds, strict=True)]
+        return [(reading[0], threshold, reading[1]) for reading, threshold in zip(readings, thresholds, strict=True)]
 
     def _thresholds(
         self,
@@ -214,8 +214,8 @@ class Encoded:
 
 def _step(some: NDArray[np.int64], decided: NDArray[np.float64]) -> tuple[int, int]:
     """Return the numbers before and after the first change."""
-    place = int(np.flatnonzero(decided != decided[0])[0])
-    return int(some[place - 1]), int(some[place])
+    index = int(np.flatnonzero(decided != decided[0])[0])
+    return int(some[index - 1]), int(some[index])
 
 
 def _repeated(values: Sequence[Any], count: int) -> NDArray[Any]:
@@ -299,7 +299,7 @@ class Sources:
             )
         moving = [name for name in node.input if name in self.of]
         conditions = conditions_of(node, moving, functools.partial(constant_of, self._graph))
-        self.conditions += [(one, self.of[one.tensor]) for one in conditions or ()]
+        self.conditions += [(condition, self.of[condition.tensor]) for condition in conditions or ()]
         if conditions is None:
             mine = [int(one) for one in np.unique(np.concatenate(traced)) if one >= 0]
             self.listed |= set(mine)

@@ -83,10 +83,10 @@ class _Written:
             (_MODES[mode], float(self.splits[node]))
         ]  # fmt: skip
         child = int(attributes["nodes_truenodeids"][node]), int(attributes["nodes_trueleafs"][node])
-        for place, (name, value) in enumerate(tests):
+        for index, (name, value) in enumerate(tests):
             self._row(number, name, feature, value, missing)
             row = len(self.rows) - 1
-            if place + 1 < len(tests):
+            if index + 1 < len(tests):
                 self.no[row] = self._count  # the next link
             waiting.append((*child, row, True))
         return len(self.rows) - 1
@@ -151,9 +151,9 @@ def _sets(attributes: Mapping[str, Any], modes: list[int], named: str) -> dict[i
     members = [node for node, mode in enumerate(modes) if mode == _MEMBER]
     if any(mode > _MEMBER for mode in modes):
         raise ModelError(f"{named} has a node of the mode {max(modes)}; 0 to {_MEMBER} are read")
-    found: dict[int, list[float]] = {}
+    result: dict[int, list[float]] = {}
     if not members:
-        return found
+        return result
     some: list[list[float]] = [[]]
     for value in _array(attributes["membership_values"]).tolist() if "membership_values" in attributes else []:
         if value != value:  # noqa: PLR0124 -- NaN
@@ -233,8 +233,8 @@ class Ensemble:
     @staticmethod
     def compare(mode: int, values: NDArray[Any], threshold: Any) -> NDArray[np.bool_]:
         """Compare in the precision of the values, by a mode other than the leaf's."""
-        found: NDArray[np.bool_] = _COMPARE[MODES[mode]](values, threshold)
-        return found
+        result: NDArray[np.bool_] = _COMPARE[MODES[mode]](values, threshold)
+        return result
 
 
 def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:

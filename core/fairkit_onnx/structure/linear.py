@@ -222,7 +222,7 @@ def group_thresholds(
     """
     part = model.tail.groups
     assert part is not None  # noqa: S101 -- asked only then
-    places = tuple(place for place, block in enumerate(blocks) if set(block.columns) & set(part.columns))
+    places = tuple(index for index, block in enumerate(blocks) if set(block.columns) & set(part.columns))
     sizes = [blocks[place].size for place in places]
     if math.prod(sizes) > MOST_CELLS:
         raise ModelError(
@@ -241,7 +241,7 @@ def group_thresholds(
         return links[0][0], None, links[0][2]
     directions = {direction for direction, threshold, _ in links if math.isfinite(threshold or 0.0)}
     direction = directions.pop() if directions else links[0][0]
-    if directions or any(one[0] != direction and math.isfinite(one[1] or 0.0) for one in links):
+    if directions or any(link[0] != direction and math.isfinite(link[1] or 0.0) for link in links):
         raise ModelError(f"{model.scorer.info.name}: larger sums are favorable in some groups, and not in others")
     ends = sorted((direction * low, direction * high))
     found = np.array([_inside(threshold, ends) for _, threshold, _ in links])
@@ -257,12 +257,12 @@ def _inside(threshold: float | None, ends: Sequence[float]) -> float:
 def _row(blocks: Sequence[Block], places: Sequence[int], cells: Sequence[int]) -> dict[str, Any]:
     """Return raw values of all columns: those of some cells, and of the first cells of the other blocks."""
     at = dict(zip(places, cells, strict=True))
-    found: dict[str, Any] = {}
-    for place, block in enumerate(blocks):
+    result: dict[str, Any] = {}
+    for index, block in enumerate(blocks):
         for name, values in block.values.items():
-            value = values[at.get(place, 0)]
-            found[name] = value.item() if isinstance(value, np.generic) else value
-    return found
+            value = values[at.get(index, 0)]
+            result[name] = value.item() if isinstance(value, np.generic) else value
+    return result
 
 
 def _rules(model: Encoded, rows: Sequence[Mapping[str, Any]]) -> tuple[NDArray[np.int64], list[int]]:

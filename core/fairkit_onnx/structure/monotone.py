@@ -117,7 +117,7 @@ def _columns(  # noqa: PLR0911 -- one line for each kind of operator
 ) -> tuple[int, ...] | None:
     kind = node.op_type
     directions = [None if one is None else one.columns for one in inputs]
-    moving = [one for one in directions if one is not None]
+    moving = [direction for direction in directions if direction is not None]
     if kind in SAME:
         return directions[0] if len(moving) == 1 else None
     if kind in _TURNED:
@@ -142,9 +142,9 @@ def _columns(  # noqa: PLR0911 -- one line for each kind of operator
         second = _AGAINST[kind]
         return _together(
             [
-                tuple(d if (place == 0) == (second < 0) else -d for d in one)
-                for place, one in enumerate(directions)
-                if one is not None
+                tuple(d if (index == 0) == (second < 0) else -d for d in direction)
+                for index, direction in enumerate(directions)
+                if direction is not None
             ]
         )
     return None
@@ -153,11 +153,11 @@ def _columns(  # noqa: PLR0911 -- one line for each kind of operator
 def _together(parts: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
     """Return the direction of columns that are joined one by one; None where two go against each other."""
     width = max(map(len, parts))
-    if any(len(one) not in (1, width) for one in parts):
+    if any(len(part) not in (1, width) for part in parts):
         return None
     columns = []
-    for place in range(width):
-        ways = {one[place if len(one) > 1 else 0] for one in parts} - {0}
+    for index in range(width):
+        ways = {part[index if len(part) > 1 else 0] for part in parts} - {0}
         if len(ways) > 1:
             return None
         columns.append(ways.pop() if ways else 0)
@@ -196,21 +196,21 @@ def _split(node: onnx.NodeProto, way: Way, graph: onnx.GraphProto) -> list[Way] 
     each = len(columns) // count
     if told is not None and list(told) != [each] * count:
         return None
-    return [Way(columns[place * each : (place + 1) * each]) for place in range(count)]
+    return [Way(columns[index * each : (index + 1) * each]) for index in range(count)]
 
 
 def _scaled(
     node: onnx.NodeProto, directions: Sequence[tuple[int, ...] | None], graph: onnx.GraphProto
 ) -> tuple[int, ...] | None:
     """A factor of one sign keeps the order or turns it; all factors zero leave a constant."""
-    if len(directions) != 2 or sum(one is None for one in directions) != 1:
+    if len(directions) != 2 or sum(direction is None for direction in directions) != 1:
         return None
-    place = 0 if directions[0] is None else 1
-    columns, factor = directions[1 - place], values_of(graph, node.input[place])
-    if columns is None or factor is None or (node.op_type == "Div" and (place == 0 or (factor == 0).any())):
+    index = 0 if directions[0] is None else 1
+    columns, factor = directions[1 - index], values_of(graph, node.input[index])
+    if columns is None or factor is None or (node.op_type == "Div" and (index == 0 or (factor == 0).any())):
         return None
     sign = _sign(factor)
-    return None if sign is None else tuple(sign * one for one in columns)
+    return None if sign is None else tuple(sign * column for column in columns)
 
 
 def _weighted(
@@ -313,7 +313,7 @@ def _with_constants(node: onnx.NodeProto, tensor: str, constant: Constant, named
     numbers += [
         np.asarray(attributes.get(name, ()), dtype=np.float64) for name in ("offset", "scale") if kind == "Scaler"
     ]
-    if kind not in _ARITHMETIC or not all(np.isfinite(one).all() for one in numbers):
+    if kind not in _ARITHMETIC or not all(np.isfinite(number).all() for number in numbers):
         return None
     if kind == "Div" and (numbers[0] == 0).any():
         return None

@@ -142,10 +142,10 @@ def _summed(scorer: OnnxScorer, trees: Sequence[onnx.NodeProto], grouped: bool) 
         constants = [constant_of(graph, name) for name in inputs if name not in owners]
         if node.op_type in ARRANGES:
             owners[node.output[0]], offset[node.output[0]] = owners[summed[0]], offset[summed[0]]
-        elif all(one is not None and one.size == 1 for one in constants):
+        elif all(constant is not None and constant.size == 1 for constant in constants):
             owners[node.output[0]] = [owner for name in summed for owner in owners[name]]
             offset[node.output[0]] = sum(offset[name] for name in summed) + sum(
-                float(one.reshape(-1)[0]) for one in constants if one is not None
+                float(constant.reshape(-1)[0]) for constant in constants if constant is not None
             )
     cut = next(
         (name for name, owned in reversed(owners.items()) if len({id(o) for o in owned}) == len(owned) == len(trees)),
@@ -159,14 +159,15 @@ def _summed(scorer: OnnxScorer, trees: Sequence[onnx.NodeProto], grouped: bool) 
             "Add or Sum over TreeEnsembleRegressor are read"
         )
     attributes = [told_of(node) for node in trees]
-    shares = any(one.get("n_targets", 1) == 2 for one in attributes)
+    shares = any(attribute.get("n_targets", 1) == 2 for attribute in attributes)
     if shares and (len(trees) > 1 or offset[cut] != 0.0):
         raise ModelError(f"the shares of two classes in {cut!r} are not of one ensemble alone")
     groups = group_part(scorer, [cut], grouped=grouped)
     check_monotone(graph, tail_nodes(graph, wanted, [cut]), {cut: (-1, 1) if shares else (1,)})
     joined = _joined([parts[node.output[0]] for node in owners[cut]], offset[cut])
     double = any(
-        node.op_type == NEWER and "nodes_values_as_tensor" in one for node, one in zip(trees, attributes, strict=True)
+        node.op_type == NEWER and "nodes_values_as_tensor" in attribute
+        for node, attribute in zip(trees, attributes, strict=True)
     )
     tail = Tail(scorer=scorer, cut=cut, columns=1 + shares, shares=shares, double=double, groups=groups)
     return TreeModel(scorer, trees[0].input[0], tail, joined, tuple(node.output[0] for node in owners[cut]))
@@ -243,7 +244,7 @@ def _linear(scorer: OnnxScorer, node: onnx.NodeProto) -> tuple[Array, Array]:
     after = next((one for one in graph.node if node.output[0] in one.input and one.op_type == "Add"), None)
     added = [name for one in (after,) if one is not None for name in one.input if name != node.output[0]]
     weights, *constants = (constant_of(graph, name) for name in (*node.input[1:], *added))
-    if weights is None or weights.ndim != 2 or any(one is None for one in constants):
+    if weights is None or weights.ndim != 2 or any(constant is None for constant in constants):
         raise ModelError(f"{scorer.info.name}: the weights of its classes are no constants")
     turned = np.asarray(weights if attributes.get("transB") else weights.T, dtype=np.float64)
     bias = np.zeros(len(turned))
@@ -272,13 +273,13 @@ def _shares_of(
 def _sums(parts: Sequence[Ensemble], features: NDArray[Any]) -> Array:
     """Return the sum of every class, shape [n, classes], by walking down the trees, which all of them share."""
     trees, values = parts[0], np.stack([part.value for part in parts])
-    found = np.tile([part.base for part in parts], (len(features), 1)).astype(np.float64)
+    result = np.tile([part.base for part in parts], (len(features), 1)).astype(np.float64)
     waiting = [(root, np.arange(len(features))) for root in trees.roots.tolist()]
     while waiting:
         node, rows = waiting.pop()
         if trees.mode[node] == 0:
-            found[rows] += values[:, node]
+            result[rows] += values[:, node]
         elif len(rows):
             yes = trees.goes_yes(node, features[rows, trees.feature[node]])
             waiting += [(int(trees.yes[node]), rows[yes]), (int(trees.no[node]), rows[~yes])]
-    return found
+    return result

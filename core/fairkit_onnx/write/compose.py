@@ -456,13 +456,13 @@ class Corrections:
     def codes(self, columns: Mapping[str, NDArray[Any]], base: NDArray[np.float64]) -> list[NDArray[np.int64]]:
         """Return the numbers of each row's cells, by column; the base score's last."""
         scored = np.searchsorted(np.asarray(self.edges), base, side="right") + 1
-        return [*(one.codes(columns[one.name]) for one in self.columns), scored.astype(np.int64)]
+        return [*(column.codes(columns[column.name]) for column in self.columns), scored.astype(np.int64)]
 
     def apply(self, base: NDArray[np.float64], codes: Sequence[NDArray[np.int64]]) -> NDArray[np.float64]:
         """Return corrected scores, shape [n], rounded as in the graph."""
         moved = logit(base)
-        for one in self.corrections:
-            moved = moved + np.where(one.member(codes), np.float32(one.amount), 0.0)
+        for correction in self.corrections:
+            moved = moved + np.where(correction.member(codes), np.float32(correction.amount), 0.0)
         return np.asarray((0.5 * (np.tanh(0.5 * moved) + 1)).astype(np.float32), dtype=np.float64)
 
 
@@ -481,9 +481,9 @@ def correct(
     base = graph.cast(graph.cast(favorable_score(graph, head), np.float32), np.float64)
     cells = [column_codes(graph, column, inputs.get(column.name)) for column in rule.columns]
     cells.append(_score_cells(graph, base, rule.edges))
-    columns = [graph.reshape(graph.cast(one, np.float32), [-1, 1]) for one in cells]
+    columns = [graph.reshape(graph.cast(cell, np.float32), [-1, 1]) for cell in cells]
     matrix = graph.node("Concat", columns, axis=1)
-    trees = [one.tree() for one in rule.corrections] or [[Node("LEAF", weights=(0.0,))]]
+    trees = [correction.tree() for correction in rule.corrections] or [[Node("LEAF", weights=(0.0,))]]
     added = graph.cast(add_ensemble(graph, matrix, trees), np.float64)
     low, high = graph.constant([[CERTAIN]]), graph.constant([[1 - CERTAIN]])
     p = graph.node("Min", [graph.node("Max", [clipped(graph, base), low]), high])

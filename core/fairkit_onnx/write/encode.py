@@ -158,7 +158,7 @@ class Encoder:
             for column in self.columns
             for _ in column.outputs
         ]
-        return [place for place, flag in enumerate(flags) if flag]
+        return [index for index, flag in enumerate(flags) if flag]
 
     def transform(self, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
         """Encode raw columns, each of shape [n], to shape [n, len(names)].
@@ -186,9 +186,9 @@ class Encoder:
         for name, places in runs([column.name for column in self.columns]):
             run = [self.columns[place] for place in places]
             numbers = [one for one in run if isinstance(one, NumberColumn) and not one.indicator]
-            filled = {not np.isnan(one.fill) for one in numbers}
+            filled = {not np.isnan(number.fill) for number in numbers}
             if name and len(numbers) == len(run) and len(filled) == 1:
-                told = np.array([[one.fill, one.shift, one.scale] for one in numbers], np.float32)
+                told = np.array([[number.fill, number.shift, number.scale] for number in numbers], np.float32)
                 parts.append(add_list(graph, name, *told.T))
             else:
                 parts += [part for column in run for part in column.add_to(graph)]
@@ -300,12 +300,12 @@ def runs(names: Sequence[str]) -> list[tuple[str, range]]:
         for name, places in list_columns(names).items()
         if len(places) > 1 and name not in RESERVED and list(names[names.index(places[0]) :][: len(places)]) == places
     }
-    found, place = [], 0
+    result, place = [], 0
     while place < len(names):
         name, width = starts.get(place, ("", 1))
-        found.append((name, range(place, place + width)))
+        result.append((name, range(place, place + width)))
         place += width
-    return found
+    return result
 
 
 def add_list(

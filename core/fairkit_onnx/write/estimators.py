@@ -198,7 +198,7 @@ def _favorable(graph: GraphBuilder, probabilities: str, task: Task) -> str:
 def _add_lightgbm(graph: GraphBuilder, matrix: str, booster: Any) -> str:
     found = trees.lightgbm_trees(booster)
     count = booster.num_model_per_iteration()
-    outputs = [place % count for place in range(len(found))]
+    outputs = [index % count for index in range(len(found))]
     return trees.add_ensemble(graph, matrix, found, outputs=outputs, base=[0.0] * count)
 
 
@@ -251,9 +251,9 @@ def _add_histograms(graph: GraphBuilder, matrix: str, model: Any, *, double: boo
 def _add_mlp(graph: GraphBuilder, matrix: str, model: Any) -> str:
     value = matrix
     layers = list(zip(model.coefs_, model.intercepts_, strict=True))
-    for place, (weights, bias) in enumerate(layers):
+    for index, (weights, bias) in enumerate(layers):
         value = add_linear(graph, value, weights.T, bias)
-        if place + 1 < len(layers) and model.activation != "identity":
+        if index + 1 < len(layers) and model.activation != "identity":
             value = graph.node(_ACTIVATIONS[model.activation], [value])
     return value
 
@@ -445,9 +445,9 @@ def _tree(predictor: Any, order: Sequence[int], kinds: dict[int, Categories], *,
         if not codes:
             return add(ends[missing_left])
         equal, rest = add(ends[not missing_left]), add(ends[missing_left])
-        for place, code in enumerate(codes):
-            following = first + place + 1 if place + 1 < len(codes) else rest
-            tree[first + place] = Node("BRANCH_EQ", order[feature], kind.number(code), equal, following)
+        for index, code in enumerate(codes):
+            following = first + index + 1 if index + 1 < len(codes) else rest
+            tree[first + index] = Node("BRANCH_EQ", order[feature], kind.number(code), equal, following)
         return first
 
     add(0)

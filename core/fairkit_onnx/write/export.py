@@ -298,9 +298,9 @@ class BaseModel:
 
     def decisions(self, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
         """Return the model's own decisions, shape [n]: 1 where they are favorable."""
-        found = self._scorer.predict({name: columns[name] for name in self.columns}).decision
-        assert found is not None  # noqa: S101 -- asked for of binary models
-        return found
+        result = self._scorer.predict({name: columns[name] for name in self.columns}).decision
+        assert result is not None  # noqa: S101 -- asked for of binary models
+        return result
 
     def with_rule(self, rule: GroupRule) -> onnx.ModelProto:
         """Append a rule to the model's graph; see `fairkit_onnx.write.compose.compose`.

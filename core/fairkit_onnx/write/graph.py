@@ -54,7 +54,7 @@ class GraphWriter:
 
         given = [one if isinstance(one, str) else self.constant([[one]]) for one in inputs]
         name = self._fresh(op)
-        names = [name if place == 0 else f"{name}/{place}" for place in range(outputs)]
+        names = [name if index == 0 else f"{name}/{index}" for index in range(outputs)]
         self._nodes.append(helper.make_node(op, given, names, name=name, domain=domain, **attributes))
         return names
 

@@ -116,7 +116,7 @@ class GroupKeys:
 
     def keep(self, wanted: Sequence[bool]) -> Self:
         """Return the keys of some of the groups; the others become values without a group."""
-        places = [place for place, keep in enumerate(wanted) if keep]
+        places = [index for index, keep in enumerate(wanted) if keep]
         return replace(self, names=tuple(self.names[i] for i in places), cells=tuple(self.cells[i] for i in places))
 
     def codes(self, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
@@ -219,11 +219,11 @@ class GroupRule:
         scores = np.asarray(score, dtype=np.float64)
         thresholds, widths, weights = self.tables()
         chance = np.zeros(len(scores))
-        for place in range(thresholds.shape[1]):
-            above = scores - thresholds[codes, place]
-            width = widths[codes, place]
+        for index in range(thresholds.shape[1]):
+            above = scores - thresholds[codes, index]
+            width = widths[codes, index]
             sloped = np.clip(above / np.where(width > 0, width, 1.0), 0.0, 1.0)
-            chance += weights[codes, place] * np.where(width > 0, sloped, above >= 0)
+            chance += weights[codes, index] * np.where(width > 0, sloped, above >= 0)
         return np.clip(chance, 0.0, 1.0) + 0.0 * scores
 
     def to_dict(self) -> dict[str, Any]:
@@ -233,10 +233,10 @@ class GroupRule:
             return {"columns": [], "groups": [everybody]}
         names = [*self.keys.names, "(any other value)"]
         rows = []
-        for place, (name, pieces) in enumerate(zip(names, self.pieces, strict=True)):
+        for index, (name, pieces) in enumerate(zip(names, self.pieces, strict=True)):
             row: dict[str, Any] = {"group": name, "pieces": [_piece_dict(piece) for piece in pieces]}
             if self.odds is not None:
-                row["odds"] = self.odds[place]
+                row["odds"] = self.odds[index]
             rows.append(row)
         return {
             "columns": [column.name for column in self.keys.columns],

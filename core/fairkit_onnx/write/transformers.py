@@ -55,7 +55,7 @@ def add_transformers(
         "string": data_types.StringTensorType,
     }
     types = [(name, tensors[kind]([None, source.width or 1])) for name, kind in source.kinds.items()]
-    chain = Pipeline([(f"step{place}", _for_files(step)) for place, step in enumerate(before)])
+    chain = Pipeline([(f"step{index}", _for_files(step)) for index, step in enumerate(before)])
     try:
         proto = convert_sklearn(
             chain,
@@ -115,13 +115,13 @@ def _for_files(step: Any) -> Any:
     if not odd and not sparse:
         return step
     step = deepcopy(step)
-    for one in _inner_steps([step]):
-        if getattr(one, "encode", "") == "onehot":
-            one.encode = "onehot-dense"
-        if hasattr(one, "categories_"):
-            one.categories_ = [
+    for inner_step in _inner_steps([step]):
+        if getattr(inner_step, "encode", "") == "onehot":
+            inner_step.encode = "onehot-dense"
+        if hasattr(inner_step, "categories_"):
+            inner_step.categories_ = [
                 np.array(["" if absent(one) else one for one in old], old.dtype) if old.dtype.kind == "O" else old
-                for old in one.categories_
+                for old in inner_step.categories_
             ]
     return step
 

@@ -89,9 +89,9 @@ def _add_category_chain(record: dict[str, Any], tree: Tree) -> int:
     tree.extend(Node("LEAF") for _ in codes)
     yes = _add_lightgbm(record["left_child"], tree)
     no = _add_lightgbm(record["right_child"], tree)
-    for place, code in enumerate(codes):
-        number = first + place
-        following = number + 1 if place + 1 < len(codes) else no
+    for index, code in enumerate(codes):
+        number = first + index
+        following = number + 1 if index + 1 < len(codes) else no
         tree[number] = Node("BRANCH_EQ", record["split_feature"], code, yes, following)
     return first
 
@@ -223,9 +223,9 @@ def _as_doubles(attributes: dict[str, Any]) -> dict[str, Any]:
 def _attributes(trees: Sequence[Tree], outputs: list[int]) -> dict[str, Any]:
     inner = [(t, n, node) for t, tree in enumerate(trees) for n, node in enumerate(tree)]
     leaves = [
-        (t, n, outputs[t] + place, weight)
+        (t, n, outputs[t] + index, weight)
         for t, n, node in inner
-        for place, weight in enumerate(node.weights)
+        for index, weight in enumerate(node.weights)
         if node.mode == "LEAF"
     ]
     return {

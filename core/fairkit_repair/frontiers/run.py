@@ -365,7 +365,7 @@ def _moved(points: Sequence[Point], objective: Objective) -> list[int]:
         low, high = rate.interval or (rate.value, rate.value)
         return not low - KEPT <= first.value <= high + KEPT
 
-    return [place for place, rate in enumerate(rates) if rate is not None and far(rate)]
+    return [index for index, rate in enumerate(rates) if rate is not None and far(rate)]
 
 
 def _judged(report: Report | None, axis: str, choice: Choice) -> tuple[VerdictName | None, str]:

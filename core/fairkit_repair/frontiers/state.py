@@ -316,8 +316,8 @@ class Point:
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
         measures = {
-            name: [one.value, None if one.interval is None else list(one.interval), one.better]
-            for name, one in self.measures.items()
+            name: [measure.value, None if measure.interval is None else list(measure.interval), measure.better]
+            for name, measure in self.measures.items()
         }
         return {
             "plugin": self.plugin,

@@ -222,9 +222,9 @@ def families_of(sweep: Sweep) -> list[Family]:
         (k for k, values in sweep.vary.items() if k in getattr(method, "together", ()) and len(values) > 1), None
     )
     groups: dict[str, list[Job]] = {}
-    for place, settings in enumerate(sweep.settings()):
+    for index, settings in enumerate(sweep.settings()):
         rest = {key: value for key, value in settings.items() if key != shared}
-        groups.setdefault(str(place) if shared is None else point_key("", rest), []).append((sweep.plugin, settings))
+        groups.setdefault(str(index) if shared is None else point_key("", rest), []).append((sweep.plugin, settings))
     return [
         Family(
             tuple(jobs),

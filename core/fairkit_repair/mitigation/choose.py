@@ -282,12 +282,12 @@ def stratified(strata: NDArray[np.int64], share: float, rng: np.random.Generator
 def strata_of(codes: Iterable[NDArray[Any]], rows: int) -> NDArray[np.int64]:
     """Number the combinations of several codings of the rows, in the order of the first, then the second, ..."""
     strata, count = np.zeros(rows, dtype=np.int64), 1
-    for one in codes:
-        size = int(one.max(initial=0)) + 1
+    for code in codes:
+        size = int(code.max(initial=0)) + 1
         if count > _WIDE // size:
             present, strata = np.unique(strata, return_inverse=True)
             strata, count = strata.ravel().astype(np.int64), len(present)
-        strata, count = strata * size + one, count * size
+        strata, count = strata * size + code, count * size
     return strata
 
 
@@ -392,8 +392,8 @@ def check_policy(rules: Sequence[Rule], data: Dataset) -> None:
                 f"name it with `sensitive`. {did_you_mean(column, names, what='sensitive columns')}"
             )
         _check_range(rule)
-    for place, one in enumerate(rules):
-        for other in rules[place + 1 :]:
+    for index, one in enumerate(rules):
+        for other in rules[index + 1 :]:
             _check_pair(one, other)
 
 

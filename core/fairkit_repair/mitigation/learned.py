@@ -318,7 +318,11 @@ def sensitive_inputs(model: OnnxModel, table: Table) -> tuple[str, ...]:
 
 def worsened(changes: Sequence[Change]) -> list[Change]:
     """Return the disparities that got significantly worse, the largest increase first, none under two names."""
-    found = [one for one in changes if one.outcome == "worse" and one.sensitive is not None and one.group is None]
+    found = [
+        change
+        for change in changes
+        if change.outcome == "worse" and change.sensitive is not None and change.group is None
+    ]
     names = {(one.metric, one.sensitive) for one in found}
     own = field_names(installed_metrics()[0])
     kept = [one for one in found if (own.get(one.metric), one.sensitive) not in names]

@@ -148,7 +148,7 @@ class MitigationResult(Shown):
 
     def __str__(self) -> str:
         """Return the line, and one for each number that is significantly better or worse."""
-        changed = [one for one in self.changes if one.group is None and one.outcome in ("better", "worse")]
+        changed = [change for change in self.changes if change.group is None and change.outcome in ("better", "worse")]
         return "\n".join([repr(self), *(str(one) for one in changed if "class" not in one.parameters)])
 
     @property
@@ -205,14 +205,14 @@ class MitigationResult(Shown):
 
     def _more(self) -> dict[str, Any]:
         """Return the entries that only some results have."""
-        found = record(self.randomized, self.reads, self.changes)
+        result = record(self.randomized, self.reads, self.changes)
         if self.repeats:
-            found["repeats"] = [one.to_dict() for one in self.repeats]
+            result["repeats"] = [repeat.to_dict() for repeat in self.repeats]
         if self.people is not None:
-            found["people"] = self.people.to_dict()
+            result["people"] = self.people.to_dict()
         if self.search is not None:
-            found["search"] = self.search.to_dict()
-        return found
+            result["search"] = self.search.to_dict()
+        return result
 
 
 @checked

@@ -91,7 +91,7 @@ def candidates(
             variants = _within(cls, variants, fixed.get(cls.name, {}))
         usable += variants
         if not variants and methods is not None:
-            wanted = ", ".join(one.label for one in limits)
+            wanted = ", ".join(limit.label for limit in limits)
             raise ParameterError(
                 f"the method {name!r} does not say that it can meet {wanted}; leave it out of `methods`, or "
                 "run it by itself without a policy"
@@ -149,7 +149,7 @@ def _of(
                 if strict:
                     raise
                 continue
-            if all(str(values) != str(other.parameters) for other in variants if other.family == family):
+            if all(str(values) != str(variant.parameters) for variant in variants if variant.family == family):
                 variants.append(Trial.of(method, values, capability, family, frozenset(fixed)))
     return variants
 

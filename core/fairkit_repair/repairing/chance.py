@@ -213,14 +213,14 @@ class ByRates(Forecast):
 
     def equal(self, said: Array) -> tuple[Self, Array | None]:
         """Return decisions with the same rates in every group."""
-        between = [one for one in self.limits if one.target.kind in ("difference", "ratio")]
+        between = [limit for limit in self.limits if limit.target.kind in ("difference", "ratio")]
         demographic = any(all(rate.over) for one in between for rate in one.target.rates)
         equal = equal_decisions(self.planned, said, by_outcome=not demographic) if between else None
         return dataclasses.replace(self, limits=between), equal
 
     def splits(self) -> Iterable[str | None]:
         """Return the limits' splits."""
-        return (one.split for one in self.limits)
+        return (limit.split for limit in self.limits)
 
     def needed(self, at: Callable[[float], float]) -> float | None:
         """Return the rows by a line through the probits of the chances."""
@@ -465,9 +465,9 @@ def out_of_folds(
     """Return answers for every row by models of the other folds."""
     whole: list[Array] = []
     count = int(fold.max()) + 1
-    for place in range(count):
-        progress("out-of-fold models", place, count)
-        inside = fold == place
+    for index in range(count):
+        progress("out-of-fold models", index, count)
+        inside = fold == index
         found = answers(table.take(~inside), table.take(inside), inside)
         whole = whole or [np.empty((len(table), *one.shape[1:])) for one in found]
         for target, own in zip(whole, found, strict=True):

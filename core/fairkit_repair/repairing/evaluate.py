@@ -163,8 +163,8 @@ class Bench:
             if self.table.task != "binary":
                 return [one.score for one in found]
             answers = [said(one, "binary") for one in found]
-            for place, (one, decided) in enumerate(zip(found, answers, strict=True)):
-                at_half[place] &= bool(np.array_equal(decided, one.score >= _HALF))
+            for index, (one, decided) in enumerate(zip(found, answers, strict=True)):
+                at_half[index] &= bool(np.array_equal(decided, one.score >= _HALF))
             return [np.stack([one.score, decided], axis=1) for one, decided in zip(found, answers, strict=True)]
 
         if isinstance(method, PostProcessor):
@@ -293,7 +293,7 @@ class ByAudits(Forecast):
         """Prepare the audits of a dataset whose rows are those of the table."""
         loaded = LoadedAuditors.of(AuditSettings(policy=tuple(rules), confidence=confidence))
         performance = PERFORMANCE[table.task]
-        wanted = [one for one in loaded.metrics if one.name == performance or _is_of(one, rules)]
+        wanted = [metric for metric in loaded.metrics if metric.name == performance or _is_of(metric, rules)]
         distances = any(rule.metric.startswith("statistical_parity") for rule in rules)
         scorer: Any = SimpleNamespace(task=table.task, classes=table.classes, columns=(), info=None)
         whole = AuditContext(dataset=data, scorer=scorer, metrics=wanted, confidence=confidence)
@@ -338,8 +338,8 @@ class ByAudits(Forecast):
         findings = self._findings(np.arange(len(self.table)), said, None, self.whole)
         passed = 0
         drawn = 0
-        for place in range(draws or self.draws):
-            if place == _FIRST and passed == 0:
+        for index in range(draws or self.draws):
+            if index == _FIRST and passed == 0:
                 break
             rows, queries = self._draw(rng, fixed_rates=fixed_rates)
             found = self._findings(rows, said, queries, self.context)
@@ -347,10 +347,10 @@ class ByAudits(Forecast):
             drawn += 1
         values = {}
         for rule in self.rules:
-            numbers = [one for one in findings if one.metric == rule.metric and one.value is not None]
-            numbers = [one for one in numbers if rule.sensitive in (None, one.sensitive)]
-            for name in dict.fromkeys(one.sensitive for one in numbers):
-                mine = [float(one.value or 0.0) for one in numbers if one.sensitive == name]
+            numbers = [finding for finding in findings if finding.metric == rule.metric and finding.value is not None]
+            numbers = [number for number in numbers if rule.sensitive in (None, number.sensitive)]
+            for name in dict.fromkeys(number.sensitive for number in numbers):
+                mine = [float(number.value or 0.0) for number in numbers if number.sensitive == name]
                 label = rule.metric if name is None else f"{rule.metric}:{name}"
                 values[label] = max(mine) if rule.upper else min(mine)
         return ChancePrediction(
@@ -438,9 +438,9 @@ def _is_of(metric: type[Metric], rules: Sequence[Rule]) -> bool:
 def _performance(findings: Sequence[Finding], task: Task) -> float:
     return next(
         (
-            float(one.value)
-            for one in findings
-            if one.metric == PERFORMANCE[task] and one.sensitive is None and one.value is not None
+            float(finding.value)
+            for finding in findings
+            if finding.metric == PERFORMANCE[task] and finding.sensitive is None and finding.value is not None
         ),
         0.0,
     )

@@ -105,7 +105,7 @@ def prepare(
     if test is not None:
         check_leak(table, tested)
     _check_classes(table)
-    splits = list(dict.fromkeys(one.split for one in limits if one.split is not None))
+    splits = list(dict.fromkeys(limit.split for limit in limits if limit.split is not None))
     table = restricted(without_sensitive(table) if study.blind else table, splits)
     planned = _planned(table, tested, splits)
     forecast: Forecast
@@ -309,9 +309,9 @@ def can_choose(plugin: str, policy: Sequence[Rule], parameters: Iterable[str], d
     """
     cls = find_mitigator(plugin)
     names = {key.partition(".")[0] for key in parameters}
-    if any(one.dial in names for one in cls.capabilities):
+    if any(capability.dial in names for capability in cls.capabilities):
         return False
-    if not any(one.meets(rule.metric) for rule in policy for one in cls.capabilities):
+    if not any(capability.meets(rule.metric) for rule in policy for capability in cls.capabilities):
         return False
     task = choose_task(data, None)
     if task not in cls.tasks:

@@ -346,9 +346,10 @@ def _price(search: Study) -> list[str]:
     """Say where an alternative that is a little less sure is much better."""
     choice = search.choice
     near = [
-        other
-        for other in search.alternatives
-        if other.status == "tried" and search.sure - _LESS_SURE <= (other.chance or 0.0) < (choice.chance or 0.0)
+        alternative
+        for alternative in search.alternatives
+        if alternative.status == "tried"
+        and search.sure - _LESS_SURE <= (alternative.chance or 0.0) < (choice.chance or 0.0)
     ]
     if not near or not search.reached:
         return []
@@ -377,7 +378,7 @@ def _of_missing(test: Dataset, told: Study, *, binary: bool) -> list[str]:
 
 def _of_budget(search: Study) -> list[str]:
     """Return a note on alternatives that the budget left no time for, in time on the clock."""
-    cut = [one.method for one in search.alternatives if BUDGET_NOTE in one.reason]
+    cut = [alternative.method for alternative in search.alternatives if BUDGET_NOTE in alternative.reason]
     if not cut and search.seconds < 60 * search.budget:
         return []
     left = f"{len(cut)} of {len(search.alternatives)} alternatives ({', '.join(dict.fromkeys(cut))})"
@@ -389,8 +390,8 @@ def _of_budget(search: Study) -> list[str]:
 
 def _cost_of_determinism(search: Study) -> list[str]:
     drawn: list[Trial] = [
-        one for one in search.alternatives
-        if one.randomized and one.status == "left out" and (one.chance or 0.0) >= search.sure
+        alternative for alternative in search.alternatives
+        if alternative.randomized and alternative.status == "left out" and (alternative.chance or 0.0) >= search.sure
     ]  # fmt: skip
     if not drawn:
         return []

@@ -45,7 +45,7 @@ def search(bench: Bench, forecast: Forecast, usable: Sequence[Trial], study: Stu
     queue = [unconstrained(), *usable]
     if study.blind and not study.named:
         # as cheap as one training: before methods that take many
-        tries = [unconstrained(one) for one in learner_settings(study.learner, bench.run.seed)]
+        tries = [unconstrained(learner_setting) for learner_setting in learner_settings(study.learner, bench.run.seed)]
         position = sum(one.capability.trainings <= 1 for one in queue)
         queue[position:position] = tries
     result: list[Trial] = []
@@ -90,9 +90,9 @@ def _refine_without_chance(
     refine(result, sure, lambda one: without(measure(one)), left)
     if any(may_be_picked(one) and (one.chance or 0.0) >= sure for one in result):
         return
-    for place, one in enumerate(result):
+    for index, one in enumerate(result):
         if one.reason == BY_CHANCE and one.chance is not None:
-            result[place] = dataclasses.replace(one, status="tried", reason="")
+            result[index] = dataclasses.replace(one, status="tried", reason="")
     refine(result, sure, measure, left)
 
 
@@ -287,14 +287,14 @@ def pick(alternatives: Sequence[Trial], sure: float) -> int:
     none has any chance, the one whose numbers are nearest to keeping the limits.
     """
     ranked = {
-        place: (one.chance, one.accuracy or 0.0)
-        for place, one in enumerate(alternatives)
-        if may_be_picked(one) and one.chance is not None and one.reason != ALIKE
+        index: (alternative.chance, alternative.accuracy or 0.0)
+        for index, alternative in enumerate(alternatives)
+        if may_be_picked(alternative) and alternative.chance is not None and alternative.reason != ALIKE
     }
     if not ranked:  # a constant model is handed out only where there is nothing else, and is called one
-        ranked = {place: (0.0, 0.0) for place, one in enumerate(alternatives) if one.reason == ALIKE}
+        ranked = {index: (0.0, 0.0) for index, alternative in enumerate(alternatives) if alternative.reason == ALIKE}
     if not ranked:
-        why = next((one.reason for one in reversed(alternatives) if one.reason), "")
+        why = next((alternative.reason for alternative in reversed(alternatives) if alternative.reason), "")
         raise ParameterError(f"no alternative could be measured: {why}")
     surest = max(chance for chance, _ in ranked.values())
     if surest < _ALIKE:

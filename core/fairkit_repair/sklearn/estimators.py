@@ -97,7 +97,7 @@ def _convert(estimator: Any, operator: Any, container: Any) -> None:
     """Put the estimator's own graph into the pipeline's, column by column."""
     from onnx import compose, version_converter
 
-    columns = [one for variable in operator.inputs for one in _input_columns(variable)]
+    columns = [input_column for variable in operator.inputs for input_column in _input_columns(variable)]
     if len(columns) != estimator.n_features_in_:
         raise ModelError(
             f"{type(estimator).__name__} was fitted on {estimator.n_features_in_} columns and gets {len(columns)}"
@@ -107,11 +107,11 @@ def _convert(estimator: Any, operator: Any, container: Any) -> None:
     inner = version_converter.convert_version(inner, opset) if opset != OPSET else inner
     prefix = f"{operator.full_name}/"
     inner = compose.add_prefix(inner, prefix)
-    for place, column in enumerate(columns):
-        index = f"{prefix}place{place}"
+    for position, column in enumerate(columns):
+        index = f"{prefix}place{position}"
         container.add_initializer(index, 7, [1], [column.place])
         container.add_node(
-            "Gather", [column.tensor, index], f"{prefix}column{place}", name=f"{prefix}take{place}", axis=1
+            "Gather", [column.tensor, index], f"{prefix}column{position}", name=f"{prefix}take{position}", axis=1
         )
     container.initializers.extend(inner.graph.initializer)
     container.nodes.extend(inner.graph.node)
@@ -129,7 +129,7 @@ def _input_columns(variable: Any) -> list[_Column]:
             f"the step before gives {variable.type}: fairkit's estimators take numbers, integers and text, in a "
             "known number of columns"
         )
-    return [_Column(variable.full_name, place, kind) for place in range(width)]
+    return [_Column(variable.full_name, index, kind) for index in range(width)]
 
 
 def _graph(estimator: Any, columns: Sequence[_Column]) -> onnx.ModelProto:
@@ -138,7 +138,7 @@ def _graph(estimator: Any, columns: Sequence[_Column]) -> onnx.ModelProto:
 
     proto = onnx.load_from_string(estimator.to_onnx())
     graph = GraphBuilder()
-    inputs = [graph.input(f"column{place}", column.kind) for place, column in enumerate(columns)]
+    inputs = [graph.input(f"column{index}", column.kind) for index, column in enumerate(columns)]
     outputs = graph.inline(proto, {one.name: _fed(graph, estimator, one, inputs, columns) for one in proto.graph.input})
     classes = getattr(estimator, "classes_", None)
     if classes is None:
@@ -422,7 +422,7 @@ def _groups(sensitive: Any, rows: int) -> dict[str, Groups]:
     if sensitive is None:
         return {"all": Groups(None, ("all",), np.zeros(rows, dtype=np.int64))}
     matrix = sensitive_matrix(sensitive, rows)
-    return {name: Groups(None, *group_codes(matrix[:, place])) for place, name in enumerate(sensitive_names(sensitive))}
+    return {name: Groups(None, *group_codes(matrix[:, index])) for index, name in enumerate(sensitive_names(sensitive))}
 
 
 def _check_lengths(columns: dict[str, NDArray[Any]], labels: NDArray[Any]) -> None:

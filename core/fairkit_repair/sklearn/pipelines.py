@@ -177,7 +177,7 @@ def _types(kinds: Mapping[str, ElementType], *, alone: bool) -> list[Mapping[str
     double: dict[str, ElementType] = {name: "double" if kind == "int64" else kind for name, kind in kinds.items()}
     single: dict[str, ElementType] = {name: "float" if kind == "double" else kind for name, kind in double.items()}
     tried = [kinds, single] if alone else [double, kinds, single]
-    return [types for place, types in enumerate(tried) if types not in tried[:place]]
+    return [types for index, types in enumerate(tried) if types not in tried[:index]]
 
 
 def _graph(

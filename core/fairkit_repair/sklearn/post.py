@@ -178,7 +178,7 @@ class _PostEstimator(Face):
             raise DataError(
                 f"sensitive_features has {matrix.shape[1]} columns, but {len(self.sensitive_names_)} when it was fitted"
             )
-        return {name: raw_column(matrix[:, place]) for place, name in enumerate(self.sensitive_names_)}
+        return {name: raw_column(matrix[:, index]) for index, name in enumerate(self.sensitive_names_)}
 
 
 # What scikit-learn's users have, as raw columns: frames, matrices, and sensitive features beside them.
@@ -194,7 +194,7 @@ def frame_columns(X: Any) -> dict[str, NDArray[Any]]:
     matrix = np.asarray(X) if np.ndim(X) else np.empty((0, 0))
     if matrix.ndim == 1:  # a series or a list of texts
         return {str(getattr(X, "name", None) or "text"): raw_column(X if hasattr(X, "dtype") else matrix)}
-    return {f"x{place}": matrix[:, place] for place in range(matrix.shape[1])}
+    return {f"x{index}": matrix[:, index] for index in range(matrix.shape[1])}
 
 
 def raw_column(values: Any) -> NDArray[Any]:
@@ -217,7 +217,7 @@ def sensitive_names(sensitive: Any) -> tuple[str, ...]:
         return tuple(str(name) for name in sensitive.columns)
     values = np.asarray(sensitive)
     if values.ndim > 1 and values.shape[1] > 1:
-        return tuple(f"sensitive_{place}" for place in range(values.shape[1]))
+        return tuple(f"sensitive_{index}" for index in range(values.shape[1]))
     return (str(getattr(sensitive, "name", None) or "sensitive"),)
 
 

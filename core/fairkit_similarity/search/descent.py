@@ -54,8 +54,8 @@ def lane_maxima(values: Floats, order: Ints, first: Ints) -> Floats:
     """Return for each lane the largest value below it, for each of K loss vectors."""
     out = np.full((values.shape[0], first[-1]), -np.inf)
     for k in range(values.shape[0]):
-        for place in range(len(order)):
-            out[k, place] = values[k, order[place]]
+        for index in range(len(order)):
+            out[k, index] = values[k, order[index]]
         for level in range(1, len(first) - 1):
             below = first[level - 1]
             for child in range((first[level] - below) // FANOUT):
@@ -72,9 +72,9 @@ def lane_ranges(outputs: Floats, order: Ints, first: Ints) -> tuple[Floats, Floa
     """
     low = np.full((first[-1], outputs.shape[1]), np.inf)
     high = np.full((first[-1], outputs.shape[1]), -np.inf)
-    for place in range(len(order)):
-        low[place] = outputs[order[place]]
-        high[place] = outputs[order[place]]
+    for index in range(len(order)):
+        low[index] = outputs[order[index]]
+        high[index] = outputs[order[index]]
     for level in range(1, len(first) - 1):
         below = first[level - 1]
         for child in range((first[level] - below) // FANOUT):

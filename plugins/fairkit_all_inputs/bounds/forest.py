@@ -366,10 +366,10 @@ class Sums(NamedTuple):
     @classmethod
     def of(cls, forests: Sequence[Any], grid: Grid) -> Sums:
         """Join forests, or merged ones."""
-        parts = [one.arrays for one in forests]
-        starts = np.concatenate([[0], np.cumsum([len(one.block) for one in parts])])
-        words = np.concatenate([[0], np.cumsum([len(one.masks) for one in parts])])
-        group = np.concatenate([[0], np.cumsum([len(one.roots) for one in parts])]).astype(np.int64)
+        parts = [forest.arrays for forest in forests]
+        starts = np.concatenate([[0], np.cumsum([len(part.block) for part in parts])])
+        words = np.concatenate([[0], np.cumsum([len(part.masks) for part in parts])])
+        group = np.concatenate([[0], np.cumsum([len(part.roots) for part in parts])]).astype(np.int64)
         columns: dict[str, list[Any]] = {name: [] for name in ForestArrays._fields}
         for one, start, word in zip(parts, starts, words, strict=False):
             listed = (one.block >= 0) & (grid.widths > 0)[one.block]
@@ -380,7 +380,7 @@ class Sums(NamedTuple):
             for name in ("block", "value", "high", "masks"):
                 columns[name].append(getattr(one, name))
         trees = ForestArrays(*(np.concatenate(some) for some in columns.values()))
-        return cls(trees, group, np.array([one.base for one in forests]))
+        return cls(trees, group, np.array([forest.base for forest in forests]))
 
 
 class Objective(NamedTuple):

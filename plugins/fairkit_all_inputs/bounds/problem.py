@@ -68,8 +68,8 @@ class Problem:
     @cached_property
     def layout(self) -> Layout:
         """How boxes of the free blocks are written; the changing block has one cell in it."""
-        sizes = [1 if place == self.changing else block.size for place, block in enumerate(self.blocks)]
-        ordered = [block.ordered or place == self.changing for place, block in enumerate(self.blocks)]
+        sizes = [1 if index == self.changing else block.size for index, block in enumerate(self.blocks)]
+        ordered = [block.ordered or index == self.changing for index, block in enumerate(self.blocks)]
         return Layout.of(sizes, ordered)
 
     @cached_property
@@ -142,15 +142,15 @@ class Problem:
         """Return the differences by the place of their root: mostly one tree."""
         touching = set(self.touching)
         return {
-            place: self._builder.difference(root, first, second)
-            for place, root in enumerate(self.roots)
+            index: self._builder.difference(root, first, second)
+            for index, root in enumerate(self.roots)
             if root in touching
         }
 
     def places(self, first: int, second: int | None = None) -> list[int]:
         """Return by tree of `at(first)`, or of `gap(first, second)`, its root's place in `roots`."""
         if second is None:
-            return [place for place, tree in enumerate(self.trees_at(first)) if not tree.constant]
+            return [index for index, tree in enumerate(self.trees_at(first)) if not tree.constant]
         by_root = self.gap_trees_by_root(first, second)
         return [place for place, trees in by_root.items() for tree in trees if not tree.constant]
 
@@ -246,7 +246,7 @@ def point_of(layout: Layout, packed: NDArray[np.int64], changing: int, cell: int
 
 def pack_point(layout: Layout, point: Sequence[int], changing: int) -> NDArray[np.int64]:
     """Return the box of one point."""
-    return layout.pack(tuple(1 if place == changing else 1 << cell for place, cell in enumerate(point)))
+    return layout.pack(tuple(1 if index == changing else 1 << cell for index, cell in enumerate(point)))
 
 
 # The problem of a sum of trees, or of a weighted sum of features, over the cells of a domain.
@@ -355,8 +355,8 @@ def linear_problem(
     """Return the model over points of a domain: listed values, and so many numbers of each column with its ends."""
     encode, defaults = model.encoding(doubles=True), model.defaults(domains)
     pieces = model.pieces(domains, features)
-    blocks = [_block(one, model.kinds(), pieces) for one in domains]
-    of_column = {column: place for place, block in enumerate(blocks) for column in block.columns}
+    blocks = [_block(domain, model.kinds(), pieces) for domain in domains]
+    of_column = {column: position for position, block in enumerate(blocks) for column in block.columns}
     owner = np.array([of_column.get(name or "", -1) for name in features.source])
     matrix, starts = encode_rows(blocks, encode, defaults)
     terms = matrix.astype(np.float64) * model.weights
@@ -364,10 +364,13 @@ def linear_problem(
     for index, block in enumerate(blocks):
         if block.ends is not None:
             _check_pulls(block, terms[starts[index] : starts[index + 1]][:, owner == index])
-    parts = [terms[starts[place] : starts[place + 1]][:, owner == place].sum(axis=1) for place in range(len(blocks))]
+    parts = [
+        terms[starts[position] : starts[position + 1]][:, owner == position].sum(axis=1)
+        for position in range(len(blocks))
+    ]
     reach = abs(base) + sum(
-        float(np.abs(terms[starts[place] : starts[place + 1]][:, owner == place]).sum(axis=1).max(initial=0.0))
-        for place in range(len(blocks))
+        float(np.abs(terms[starts[position] : starts[position + 1]][:, owner == position]).sum(axis=1).max(initial=0.0))
+        for position in range(len(blocks))
     )
     rounding = 1.01 * (model.width + 4) * _UNIT * reach
     ends = sum(float(part.min()) for part in parts), sum(float(part.max()) for part in parts)

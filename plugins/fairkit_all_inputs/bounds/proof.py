@@ -248,8 +248,8 @@ class Trees:
         self.gap = problem.gap_trees_by_root(*pair)
         firsts = seconds = {}
         if kind != SCORE:
-            firsts = {place: [tree] for place, tree in enumerate(problem.trees_at(pair[0]))}
-            seconds = {place: [tree] for place, tree in enumerate(problem.trees_at(pair[1]))}
+            firsts = {index: [tree] for index, tree in enumerate(problem.trees_at(pair[0]))}
+            seconds = {index: [tree] for index, tree in enumerate(problem.trees_at(pair[1]))}
         self.first, self.more = firsts, seconds
         self.less = {place: [tree.negative for tree in trees] for place, trees in seconds.items()}
 
@@ -286,9 +286,9 @@ class Trees:
         least_second = base - self._most(self.less, boxes, by_forest["less"])
         if self.kind == FLIP:
             threshold = self.problem.threshold if self.problem.threshold is not None else 0.0
-            found = np.minimum(np.minimum(most_first - threshold, threshold - least_second), gap / 2.0)
-            found[self._still(boxes, gap)] = -np.inf
-            return found
+            result = np.minimum(np.minimum(most_first - threshold, threshold - least_second), gap / 2.0)
+            result[self._still(boxes, gap)] = -np.inf
+            return result
         assert self.kind == CHANCE  # noqa: S101 -- the third question
         most_second = base + self._most(self.more, boxes, by_forest["more"])
         second = np.maximum(least_second, np.minimum(np.minimum(-gap / 2.0, most_second), most_first - gap))
@@ -304,8 +304,8 @@ class Trees:
 
 
 def _sigmoid(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    found: NDArray[np.float64] = 0.5 * (1.0 + np.tanh(0.5 * values))
-    return found
+    result: NDArray[np.float64] = 0.5 * (1.0 + np.tanh(0.5 * values))
+    return result
 
 
 # The file of `save_proof`: what a checker without fairkit needs beside the ONNX file and the report.
@@ -343,7 +343,7 @@ def save_proof(path: str, problem: Problem, model: TreeModel, features: Features
 def _features(problem: Problem, model: TreeModel, features: Features) -> dict[str, list[Any]]:
     """Return by feature that a tree reads its block (-1: a constant), and each cell's least and largest value."""
     tested = sorted(set(model.ensemble.feature[model.ensemble.mode > 0].tolist()))
-    of_column = {column: place for place, block in enumerate(problem.blocks) for column in block.columns}
+    of_column = {column: position for position, block in enumerate(problem.blocks) for column in block.columns}
     rows: list[Block] = []
     cells: list[NDArray[np.int64]] = []
     for block in problem.blocks:
@@ -375,8 +375,8 @@ def _at_ends(block: Block) -> tuple[Block, NDArray[np.int64]]:
     """Return a block of every listed value, or of both ends of each cell of numbers; and the cell of each."""
     if block.ends is None:
         values = {}
-        for place, name in enumerate(block.columns):
-            some = [choice[place] for choice in block.choices]
+        for index, name in enumerate(block.columns):
+            some = [choice[index] for choice in block.choices]
             text = any(isinstance(value, str) or value is None for value in some)
             values[name] = np.array(some, dtype=object if text else None)
         return replace(block, values=values), np.array(list(block.members.values()), dtype=np.int64)

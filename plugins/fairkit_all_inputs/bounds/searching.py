@@ -409,7 +409,7 @@ def _compiled() -> bool:
         return True  # without numba, which is said elsewhere
     kernels: list[Any] = [loops.search, loops.improve, merging.join, merging.gains]
     try:
-        return all(one.signatures or one._cache._cache_file._load_index() for one in kernels)
+        return all(kernel.signatures or kernel._cache._cache_file._load_index() for kernel in kernels)
     except AttributeError:  # another numba keeps its cache in another way
         return False
 

@@ -112,8 +112,8 @@ class ColumnCells:
         )
         at = coded.indices
         rows = np.full(len(at), len(table) - 1)
-        known = ~as_numpy(at.is_null()) if at.null_count else np.ones(len(at), dtype=bool)
-        rows[known] = as_numpy(at.drop_null() if at.null_count else at)
+        is_known = ~as_numpy(at.is_null()) if at.null_count else np.ones(len(at), dtype=bool)
+        rows[is_known] = as_numpy(at.drop_null() if at.null_count else at)
         codes: NDArray[np.int64] = table[rows]
         if (codes < 0).any():
             raise DataError(f"column {self.name!r} holds text that was not there when its cells were made")
@@ -176,8 +176,8 @@ def _number_cells(
     return (
         ColumnCells(
             name=name,
-            starts=tuple(float(one) for one in starts),
-            ends=tuple(float(one) for one in ends),
+            starts=tuple(float(start) for start in starts),
+            ends=tuple(float(end) for end in ends),
             missing=tally.missing > 0,
         ),
         "",
@@ -192,7 +192,7 @@ def fill(counts: NDArray[np.int64], rows: int, share: float, bins: int) -> NDArr
     cells or it has fewer than share · rows.
     """
     if len(counts) <= bins:
-        cells = [[place, int(count)] for place, count in enumerate(counts)]
+        cells = [[index, int(count)] for index, count in enumerate(counts)]
     else:
         cells = _filled(counts, rows / bins)
     while len(cells) > 1:
@@ -450,7 +450,7 @@ class Tallies:
     weight: float = 0.0
 
     def __add__(self, other: Tallies) -> Tallies:
-        added = {name: one + other.columns[name] for name, one in self.columns.items()}  # type: ignore[operator]
+        added = {name: column + other.columns[name] for name, column in self.columns.items()}  # type: ignore[operator]
         return Tallies(added, self.rows + other.rows, max(self.weight, other.weight))
 
 

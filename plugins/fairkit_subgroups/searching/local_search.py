@@ -101,8 +101,8 @@ class Search:
     def laid(self) -> list[Array]:
         """By layer: sums by cell of all tables, shape [V, all cells]."""
         return [
-            self.family.laid_out(planes(self.measure, one, weighted=self.weighted, soft=self.soft)) * self.scale
-            for one in self.tables
+            self.family.laid_out(planes(self.measure, table, weighted=self.weighted, soft=self.soft)) * self.scale
+            for table in self.tables
         ]
 
     @functools.cached_property
@@ -192,10 +192,10 @@ class Search:
     def _of_table(self, layer: int, table: int, count: int) -> tuple[NDArray[np.int64], Array]:
         sums, place = self.boxes(layer, table)
         all_base = self.totals[layer][1]
-        found: tuple[NDArray[np.int64], Array] = kernels.groups_of(
+        result: tuple[NDArray[np.int64], Array] = kernels.groups_of(
             sums, place.runs[0], self.rows, 1, self.least, all_base, count
         )
-        return found
+        return result
 
 
 def _joined(layer: int, parts: Sequence[tuple[int, NDArray[np.int64], Array]]) -> Some:
@@ -356,9 +356,9 @@ class Bounds:
         """Return them, in the order of the shares; None where no group is so large."""
         best: RankedGroup | None = None
         groups: list[RankedGroup | None] = []
-        for place in reversed(range(len(self.shares))):
+        for index in reversed(range(len(self.shares))):
             above = -np.inf if best is None else best.at_most
-            better = self._kept.exact(search, alpha, [place], above=above, most=1, size=self.size)
+            better = self._kept.exact(search, alpha, [index], above=above, most=1, size=self.size)
             best = better[0] if better else best
             groups.append(best)
         return groups[::-1]

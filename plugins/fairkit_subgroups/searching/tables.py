@@ -39,14 +39,14 @@ class RowSample:
             np.concatenate([self.keys, other.keys]),
             np.concatenate([self.codes, other.codes], axis=1),
             np.concatenate([self.layer, other.layer]),
-            {name: np.concatenate([one, other.values[name]]) for name, one in self.values.items()},
+            {name: np.concatenate([value, other.values[name]]) for name, value in self.values.items()},
         ).smallest()
 
     def soft(self) -> RowSample:
         """Return the rows with randomized decisions, also those whose decisions are not."""
         if STATES not in self.values:
             return self
-        values = {name: one for name, one in self.values.items() if name != STATES}
+        values = {name: value for name, value in self.values.items() if name != STATES}
         return replace(self, values={SOFT: softened(self.values[STATES])} | values)
 
     def smallest(self) -> RowSample:
@@ -57,7 +57,7 @@ class RowSample:
 
     def take(self, rows: NDArray[Any]) -> RowSample:
         """Return some rows."""
-        chosen = {name: one[rows] for name, one in self.values.items()}
+        chosen = {name: value[rows] for name, value in self.values.items()}
         return RowSample(self.keys[rows], np.ascontiguousarray(self.codes[:, rows]), self.layer[rows], chosen)
 
 
@@ -75,14 +75,14 @@ class Totals:
     def __add__(self, other: Totals) -> Totals:
         if (STATES in self.tables) != (STATES in other.tables):
             return self.soft() + other.soft()
-        added = {name: one + other.tables[name] for name, one in self.tables.items()}
+        added = {name: table + other.tables[name] for name, table in self.tables.items()}
         return Totals(added, self.rows + other.rows, self.kept + other.kept)
 
     def soft(self) -> Totals:
         """Return the totals as those of randomized decisions, also where decisions are not."""
         if STATES not in self.tables:
             return self
-        tables = {name: one for name, one in self.tables.items() if name != STATES}
+        tables = {name: table for name, table in self.tables.items() if name != STATES}
         return Totals({SOFT: softened_tables(self.tables[STATES])} | tables, self.rows, self.kept.soft())
 
 
@@ -96,11 +96,11 @@ def count(
 ) -> dict[str, NDArray[np.int64]]:
     """Count rows in every table."""
     out = {name: np.zeros((layers, family.cells, width), dtype=np.int64) for name, width in widths.items()}
-    for place in range(layers):
-        chosen = None if layers == 1 and (layer == 0).all() else np.flatnonzero(layer == place)
+    for index in range(layers):
+        chosen = None if layers == 1 and (layer == 0).all() else np.flatnonzero(layer == index)
         some = codes if chosen is None else codes[:, chosen]
-        for name, one in values.items():
-            _add(family, some, one if chosen is None else one[chosen], out[name][place])
+        for name, value in values.items():
+            _add(family, some, value if chosen is None else value[chosen], out[name][index])
     return out
 
 

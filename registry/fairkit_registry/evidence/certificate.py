@@ -304,11 +304,11 @@ def signed_table(certificate: Certificate, trusted: Sequence[PublicKey]) -> Sign
     """Return the statement about the certificate's table that one of these keys has signed; None without one."""
     for raw in certificate.tables:
         try:
-            found = SignedTable.verify(raw, trusted)
+            result = SignedTable.verify(raw, trusted)
         except CertificateError:
             continue
-        if found.sha256 == certificate.report.data.sha256:
-            return found
+        if result.sha256 == certificate.report.data.sha256:
+            return result
     return None
 
 

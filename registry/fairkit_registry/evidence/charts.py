@@ -71,13 +71,13 @@ def _flat(evidence: Mapping[str, Any], names: Sequence[str]) -> dict[str, list[f
     }
     if evidence.get("roc"):
         curves = [evidence["roc"][name] for name in names]
-        lists["score_roc"] = [one for curve in curves for one in (len(curve), *_numbers(chain(*curve)))]
+        lists["score_roc"] = [number for curve in curves for number in (len(curve), *_numbers(chain(*curve)))]
     if evidence.get("calibration"):
         records = [evidence["calibration"][name] for name in names]
         lists["score_calibration"] = [
-            one
+            number
             for bins_of in records
-            for one in (
+            for number in (
                 len(bins_of),
                 *_numbers(part for b in bins_of for part in (b["score"], b["observed"], *b["interval"], b["weight"])),
             )
@@ -113,7 +113,7 @@ def expanded(report: Report) -> Report:
 def _expanded(finding: Finding) -> Finding:
     names = [group.group for group in finding.groups]
     lists = {key: finding.evidence.get(key) for key in COMPACT}
-    if not names or not all(_is_list(one) for one in lists.values() if one is not None):
+    if not names or not all(_is_list(listed) for listed in lists.values() if listed is not None):
         return finding
     try:
         charts = _charts(lists, names)

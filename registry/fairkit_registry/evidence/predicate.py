@@ -142,7 +142,7 @@ def _is_part(item: Any) -> bool:
     if not isinstance(item, Mapping) or set(item) != {"column", "value", "interval"}:
         return False
     numbers = [item["value"], *(item["interval"] or ())]
-    return isinstance(item["column"], str) and all(isinstance(one, int | float) for one in numbers)
+    return isinstance(item["column"], str) and all(isinstance(number, int | float) for number in numbers)
 
 
 def _condition(item: Mapping[str, Any]) -> dict[str, Any]:

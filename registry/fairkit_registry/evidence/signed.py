@@ -79,7 +79,7 @@ class Signed(ABC):
     def read(cls, raw: bytes) -> Self:
         """Read what a file says without asking who says it. For display; never decide by it."""
         envelope = cls._envelope(raw)
-        return cls._made(envelope, raw, tuple(one.keyid for one in envelope.signatures), verified=False)
+        return cls._made(envelope, raw, tuple(signature.keyid for signature in envelope.signatures), verified=False)
 
     @classmethod
     def verify(cls, raw: bytes, trusted: Sequence[PublicKey]) -> Self:
@@ -90,9 +90,9 @@ class Signed(ABC):
         good = signers(envelope, trusted)
         if not good:
             raise VerificationError(cls.refusal(envelope, trusted))
-        found = cls._made(envelope, raw, tuple(key.keyid for key in good), verified=True)
-        found.check()
-        return found
+        result = cls._made(envelope, raw, tuple(key.keyid for key in good), verified=True)
+        result.check()
+        return result
 
     @classmethod
     def _envelope(cls, raw: bytes) -> Envelope:
@@ -107,7 +107,7 @@ class Signed(ABC):
     @classmethod
     def refusal(cls, envelope: Envelope, trusted: Sequence[PublicKey]) -> str:
         """Return the likely reason why no trusted key has signed an envelope; it makes nothing valid."""
-        claimed = sorted({one.keyid for one in envelope.signatures})
+        claimed = sorted({signature.keyid for signature in envelope.signatures})
         own = sorted(key.keyid for key in trusted)
         if set(claimed) & set(own):
             return "the signature does not hold: it was changed, or it was not made by the key that it names"
@@ -210,7 +210,7 @@ class Envelope:
         return {
             "payload": encoded(self.payload),
             "payloadType": self.payload_type,
-            "signatures": [one.to_dict() for one in self.signatures],
+            "signatures": [signature.to_dict() for signature in self.signatures],
         }
 
     def to_bytes(self) -> bytes:
@@ -230,7 +230,7 @@ class Envelope:
             return cls(
                 payload=_decode(record["payload"], "payload"),
                 payload_type=_text(record["payloadType"], "payloadType"),
-                signatures=tuple(_signature(one) for one in signatures),
+                signatures=tuple(_signature(signature) for signature in signatures),
             )
         except StrictJsonError as error:
             raise CertificateError(f"not a certificate (a DSSE envelope in JSON): {error}") from None
@@ -292,7 +292,7 @@ def signers(envelope: Envelope, trusted: Sequence[PublicKey]) -> tuple[PublicKey
     return tuple(
         key
         for key in {key.keyid: key for key in trusted}.values()
-        if any(key.verifies(one.sig, message) for one in envelope.signatures)
+        if any(key.verifies(signature.sig, message) for signature in envelope.signatures)
     )
 
 

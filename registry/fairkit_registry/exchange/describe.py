@@ -56,7 +56,7 @@ def _look(raw: bytes, version: Version, pinned: list[PublicKey]) -> Certificate:
 
 def card(registry: Registry, version: Version) -> Card:
     """Gather what exporters make model cards and bills of materials of."""
-    aliases = [one.alias for one in registry.aliases(version.name) if one.version == version.version]
+    aliases = [alias.alias for alias in registry.aliases(version.name) if alias.version == version.version]
     graph = blobs.summarise(registry.model_path(version))
     return Card(
         name=version.name,

@@ -96,14 +96,14 @@ def _write(writer: _Writer, registry: Registry, versions: Sequence[Version], ext
     writer.document("oci-layout", LAYOUT)
     manifests = []
     for version in versions:
-        aliases = [one for one in registry.aliases(version.name) if one.version == version.version]
+        aliases = [alias for alias in registry.aliases(version.name) if alias.version == version.version]
         policies = [alias.policy for alias in registry.aliases(version.name)]
         pems = {pem for policy in policies for pem in policy.keys}
         trusted = [*(parse_public(pem) for pem in sorted(pems)), *extra]
         manifest = _manifest(writer, registry, version, {key.keyid: key for key in trusted})
         annotations = {REF: f"{version.name}-{version.version}", "dev.fairkit.name": version.name}
         if aliases:
-            annotations["dev.fairkit.aliases"] = ",".join(one.alias for one in aliases)
+            annotations["dev.fairkit.aliases"] = ",".join(alias.alias for alias in aliases)
         entry = writer.content(canonical(manifest), MANIFEST, annotations)
         manifests.append(entry | {"artifactType": ARTIFACT})
     index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests}

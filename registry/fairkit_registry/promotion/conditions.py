@@ -129,7 +129,7 @@ class Rules:
                 case.refuse(f"policy: {rule.reason}")
             elif rule.verdict == "inconclusive":
                 case.doubt(f"policy, inconclusive: {rule.reason}")
-            found = [one for one in report.findings if one.metric == rule.metric]
+            found = [finding for finding in report.findings if finding.metric == rule.metric]
             low = [one.confidence for one in found if one.confidence < self.confidence]
             if low:
                 case.refuse(
@@ -332,7 +332,7 @@ class Locked:
             return None
         try:
             lock = PolicyLock.verify(deciding.policy_lock, [parse_public(pem) for pem in self.keys])
-            bad = [one for one in (lock.statement_sha256, *lock.keyids) if one in case.revoked]
+            bad = [keyid for keyid in (lock.statement_sha256, *lock.keyids) if keyid in case.revoked]
             if bad:
                 raise CertificateError(f"it was revoked: {case.revoked[bad[0]]}")
             check_lock(deciding, lock)

@@ -89,7 +89,7 @@ def promote(registry: Registry, reference: str, alias: str, *, now: datetime | N
             return decision
         counted = None if decision.certificate is None else decision.certificate.sha256
         version, pointer = decision.version, decision.alias
-        reasons = [one.text for one in decision.reasons]
+        reasons = [reason.text for reason in decision.reasons]
         body = {"previous": pointer.version, "model": version.model, "reasons": reasons}
         if registry.point("promote", pointer, version.version, counted, body, head=head):
             return decision
@@ -236,7 +236,7 @@ def _former(registry: Registry, pointer: Alias) -> tuple[int | None, str | None,
             bad.add(event.body["taken_from"])
         elif event.action == "promote":
             candidates.append(event.body["version"])
-    previous = next((one for one in candidates if one not in bad), None)
+    previous = next((candidate for candidate in candidates if candidate not in bad), None)
     if previous is None:
         return None, None, "no other version was promoted before: the alias points to nothing"
     decision = evaluate(registry, f"{pointer.name}@{previous}", pointer.alias)

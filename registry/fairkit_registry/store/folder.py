@@ -244,11 +244,11 @@ class Heads:
         self.own = own_files(folder)
         self.complete = False
         self.witnesses = tuple(Path(one) for one in witnesses)
-        for one in self.witnesses:
-            if str(one).startswith(("http:", "https:")):
-                raise RegistryError(f"the witness {one} is an address, which is not read: name a file")
-            if one.resolve().is_relative_to(folder.resolve()):
-                raise RegistryError(f"the witness {one} lies in the registry that it is a witness of")
+        for witness in self.witnesses:
+            if str(witness).startswith(("http:", "https:")):
+                raise RegistryError(f"the witness {witness} is an address, which is not read: name a file")
+            if witness.resolve().is_relative_to(folder.resolve()):
+                raise RegistryError(f"the witness {witness} lies in the registry that it is a witness of")
 
     def read(self, *, new: bool = False) -> list[Head]:
         """Return the remembered heads. Read before the database: it may go on meanwhile, never back."""

@@ -151,7 +151,7 @@ class Registry:
     def remove_alias(self, name: str, alias: str) -> None:
         """Take an alias away, with its policy; the versions stay."""
         with self.folder.write(name) as connection:
-            known = {one.alias for one in tables.find_aliases(connection, name)}
+            known = {record.alias for record in tables.find_aliases(connection, name)}
             if alias not in known:
                 tables.find_version(connection, name)
                 hint = did_you_mean(alias, known, what=f"aliases of {name}")

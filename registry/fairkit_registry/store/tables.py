@@ -43,9 +43,9 @@ def insert_version(
 ) -> Version:
     """Add the next version of a model: its files, its row, its event."""
     at = now()
-    digests = list(dict.fromkeys(one.digest for one in certificates))
+    digests = list(dict.fromkeys(certificate.digest for certificate in certificates))
     keep(connection, blobs, model, "model")
-    for one in {one.digest: one for one in certificates}.values():
+    for one in {certificate.digest: certificate for certificate in certificates}.values():
         keep(connection, blobs, one, "certificate")
     number = connection.execute(
         "SELECT coalesce(max(version), 0) + 1 FROM versions WHERE name = ?", (name,)
@@ -125,7 +125,9 @@ def list_models(connection: sqlite3.Connection, aliases: Sequence[Alias]) -> lis
     for row in connection.execute(
         "SELECT name, count(*) AS versions, max(version) AS newest FROM versions GROUP BY name ORDER BY name"
     ):
-        listed.append({**row, "aliases": {one.alias: one.version for one in aliases if one.name == row["name"]}})
+        listed.append(
+            {**row, "aliases": {alias.alias: alias.version for alias in aliases if alias.name == row["name"]}}
+        )
     return listed
 
 
@@ -281,8 +283,8 @@ def _versions(connection: sqlite3.Connection, name: str | None) -> dict[str, Any
 
 def _aliases(connection: sqlite3.Connection, name: str | None) -> dict[str, Any]:
     return {
-        f"{one.name}@{one.alias}": (one.policy.to_dict(), one.version, one.certificate, one.changed_at)
-        for one in find_aliases(connection, name)
+        f"{alias.name}@{alias.alias}": (alias.policy.to_dict(), alias.version, alias.certificate, alias.changed_at)
+        for alias in find_aliases(connection, name)
     }
 
 
