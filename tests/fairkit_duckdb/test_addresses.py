@@ -31,7 +31,7 @@ def test_a_query_may_be_longer_than_a_name_of_a_file(file, monkeypatch):
 def test_an_address_has_the_installed_distributions_listed_once(file, monkeypatch):
     listings = []
     entry_points = importlib.metadata.entry_points
-    for kept in (installed._described, installed._of):
+    for kept in (installed._described, installed._of, installed._all):
         kept.cache_clear()
 
     def listing(**chosen):
