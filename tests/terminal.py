@@ -56,7 +56,9 @@ def typed(command: str, folder: Path, *, columns: int = COLUMNS, key: bytes = b"
 def assert_readable(shown: str) -> None:
     """Refuse codes on the screen and lines that are longer than it."""
     assert not re.search(r"\x1b|\[\d+m", shown), shown
-    wide = [line for line in shown.splitlines() if len(line) > COLUMNS and max(map(len, line.split())) < 60]
+    # who types ahead sees the answer's line end before the question
+    lines = re.sub("^  Number or name: ", "", shown, flags=re.MULTILINE).splitlines()
+    wide = [line for line in lines if len(line) > COLUMNS and max(map(len, line.split())) < 60]
     assert wide == [], wide  # an address is not broken
 
 

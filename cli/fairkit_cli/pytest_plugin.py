@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,26 +87,3 @@ def _audit_files(root: Path, model: str | Path, data: str | Path | None, options
 
 def _listed(names: str | list[str]) -> list[str]:
     return [names] if isinstance(names, str) else list(names)
-
-
-# The pre-commit hook: `fairkit audit` on each of several models.
-
-
-_COMMAND = "import sys; from fairkit_cli.main import run; sys.argv[0] = 'fairkit'; run()"
-
-
-def main(words: list[str]) -> int:
-    """Audit every model named at the end; return the worst exit code: an error's, then a broken policy's."""
-    index = len(words)
-    while index > 0 and words[index - 1].endswith(".onnx"):
-        index -= 1
-    options, models = words[:index], words[index:]
-    codes = [
-        subprocess.run([sys.executable, "-P", "-c", _COMMAND, "audit", model, *options], check=False).returncode
-        for model in models
-    ]
-    return max(codes, key=lambda code: (code not in (0, 1, 3), code == 1, code), default=0)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))

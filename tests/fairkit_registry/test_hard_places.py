@@ -242,7 +242,7 @@ READ_ONLY = """
     from fairkit import plugins
     from fairkit_registry.promotion import run as promotion
     from fairkit_registry.evidence import certificate
-    from fairkit_registry.store import lookup, maintenance, records
+    from fairkit_registry.store import records, registry
     from fairkit_registry import Registry
     plugins.third_party()  # imports what another user may not be able to read
     if os.getuid() == 0:
@@ -250,8 +250,8 @@ READ_ONLY = """
     place, model = sys.argv[1:]
     with Registry(place) as store:
         assert [v.reference for v in store.versions("credit")] == ["credit@1"]
-        assert maintenance.check(store).problems == ()
-        assert lookup.resolve("credit", place).is_file()
+        assert registry.check(store).problems == ()
+        assert registry.resolve("credit", place).is_file()
         for change in (
             lambda: store.add("credit", model),
             lambda: promotion.promote(store, "credit@1", "open"),
