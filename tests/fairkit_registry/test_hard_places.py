@@ -242,7 +242,7 @@ READ_ONLY = """
     from fairkit import plugins
     from fairkit_registry.promotion import run as promotion
     from fairkit_registry.evidence import certificate
-    from fairkit_registry.store import records, registry
+    from fairkit_registry.store import index, registry
     from fairkit_registry import Registry
     plugins.third_party()  # imports what another user may not be able to read
     if os.getuid() == 0:
