@@ -179,9 +179,8 @@ def _screen(result: Alternatives) -> str:
     shared = f", over {many} columns" if many > 1 else ""
     for name, text in result.told():
         lines += textwrap.wrap(text, 80, initial_indent=f"{name:<10} ", subsequent_indent=" " * 11)
-    lines.append(
-        f"{1 - result.about['alpha']:.0%} each{shared}. About these laws and rows, not about all models that could be."
-    )
+    sure = f"{1 - result.about['alpha']:.0%} each{shared}. About these laws and rows, not about all possible models."
+    lines += textwrap.wrap(sure, 80)
     return "\n".join(lines) + "\n"
 
 
