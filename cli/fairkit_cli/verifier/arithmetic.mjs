@@ -140,7 +140,7 @@ export const studentisedRange = remembered((groups, confidence) => {
 export const pairwiseQuantile = (groups, confidence) =>
   groups <= 2 ? twoSided(confidence) : studentisedRange(groups, confidence) / SQRT2;
 
-// the factor that bounds the largest of many differences from above (fairkit.limits.selection derives it)
+// the factor that bounds the largest of many differences from above (fairkit.limits derives it)
 const selected = remembered((groups, tenths, twentieths, tail) => {
   const apart = tenths / 10, scale = Math.max(twentieths, 1) / 20, others = groups - 2;
   const inside = factor => {

@@ -66,7 +66,7 @@ function checkLock({ body, audited }, envelope) {
 export const nameOf = one => `${one.auditor}/${one.metric}${one.sensitive ? `:${[one.sensitive, ...one.within ?? []].join("|")}` : ""}`;
 const isNumber = value => typeof value === "number";
 
-// What no audit gives, whoever signed it (fairkit_registry.evidence.consistency).
+// What no audit gives, whoever signed it (fairkit_registry.evidence.charts).
 export function contradictions(body, declared) {
   const found = [], say = text => found.push(text), { settings } = body, seen = new Set();
   const pairs = [...["confidence", "adjustment", "seed"].map(key => [settings[key] ?? null, body[key] ?? null, key]),
