@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 __all__ = ["BATCH_ROWS", "Dataset", "Profile"]
 
+LOOKED_THROUGH = 4 * BATCH_ROWS
+"""So many rows at most are held while the first rows are looked for that are used."""
+
 
 class Dataset:
     """A table with roles, made by `load_data`. It is read in batches and checked in the first pass.
@@ -210,18 +213,25 @@ class Dataset:
 
     @phase("read")
     def read(self, columns: Sequence[str] | None = None, limit: int | None = None) -> Batch:
-        """Read all rows that have a label and every group at once, or the first of them; by default the features."""
+        """Read all rows that have a label and every group at once, by default with the features.
+
+        `limit`: the first so many; where they are rare, those among the `LOOKED_THROUGH` rows from the first one on.
+        """
         import pyarrow as pa
 
         wanted = list(self.features if columns is None else columns)
         self.learn()
-        parts, used = [], 0
+        parts, used, start = [], 0, self._start
         for part in self.source.batches([*wanted, *self.roles.columns] or self.columns[:1], limit or BATCH_ROWS):
             parts.append(part)
-            used += 0 if limit is None else len(self._batch(part, 0))
-            if limit is not None and used >= limit:
+            if limit is None:
+                continue
+            used += len(self._batch(part, 0))
+            if not used:
+                start += parts.pop().num_rows
+            elif used >= limit or sum(map(len, parts)) >= LOOKED_THROUGH:
                 break
-        batch = self._batch(pa.Table.from_batches(parts).combine_chunks().to_batches()[0], self._start)
+        batch = self._batch(pa.Table.from_batches(parts or [part]).combine_chunks().to_batches()[0], start)
         return batch if limit is None or len(batch) <= limit else batch.take(np.arange(len(batch)) < limit)
 
     def info(self) -> DataInfo:
