@@ -292,7 +292,7 @@ class Study:
 
         Those that were left out after they were measured count too: a reader asks what could have been.
         """
-        return tuple(sorted((one for one in self.measured if one.as_good), key=lambda one: one.disparity))
+        return tuple(sorted((trial for trial in self.measured if trial.as_good), key=lambda trial: trial.disparity))
 
     @property
     def needs_chance(self) -> bool:
@@ -338,7 +338,7 @@ class Study:
             "performance": self.performance,
             "searched": len(self.measured),
             "considered": len(self.alternatives),
-            "as_good": len(self.as_good) if any(one.change is not None for one in self.measured) else None,
+            "as_good": len(self.as_good) if any(trial.change is not None for trial in self.measured) else None,
             "least_disparity": None if not self.as_good else _short(self.as_good[0]),
             "picked": self.picked,
             "chance": self.choice.chance,
@@ -362,7 +362,7 @@ def _text(value: Any) -> str:
     if isinstance(value, tuple | list):
         return "+".join(map(str, value))
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_text(one)}" for key, one in value.items())
+        return ", ".join(f"{key} {_text(item)}" for key, item in value.items())
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

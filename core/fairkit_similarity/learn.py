@@ -226,9 +226,9 @@ def _predict(name: str, encoder: Encoder, columns: Columns, strength: float) -> 
     encoding = next(column for column in encoder.columns if column.name == name)
     raw = np.asarray(columns[name])
     if encoding.kind == "category":
-        texts, place = distinct(raw)
+        texts, inverse = distinct(raw)
         values, merged = np.unique(texts, return_inverse=True)
-        code = merged[place]
+        code = merged[inverse]
     else:
         values, code = np.unique(raw.astype(np.float64), return_inverse=True)
     if len(values) < 2:
@@ -250,8 +250,8 @@ def _predict(name: str, encoder: Encoder, columns: Columns, strength: float) -> 
 def _pair_likelihood(sigma: Floats, gap: Floats, same: NDArray[np.bool_]) -> float:
     """Mean log likelihood: log 2 - log(1 + e^s) for a comparable pair, log tanh(s / 2) for another."""
     square = np.maximum(np.einsum("ij,jk,ik->i", gap, sigma, gap), 1e-12)
-    alike = np.log(2.0) - np.logaddexp(0.0, square)
-    return float(np.where(same, alike, np.log(np.tanh(square / 2.0))).mean())
+    likelihood = np.log(2.0) - np.logaddexp(0.0, square)
+    return float(np.where(same, likelihood, np.log(np.tanh(square / 2.0))).mean())
 
 
 def _pair_slope(sigma: Floats, gap: Floats, same: NDArray[np.bool_]) -> Floats:

@@ -88,9 +88,9 @@ def _over(judge: Judge, question: Question, split: Split, start: int) -> int | N
     since = split.window(start, len(split.parts["d"]))
     path = judge.interval(question, split, since.cumulated())
     limit = question.limit
-    kept = path.high <= limit if question.rule.upper else path.low >= limit
-    found = np.flatnonzero(kept[1:])
-    return start + 1 + int(found[0]) if found.size else None
+    holds = path.high <= limit if question.rule.upper else path.low >= limit
+    indices = np.flatnonzero(holds[1:])
+    return start + 1 + int(indices[0]) if indices.size else None
 
 
 def lately(judge: Judge, data: Daily) -> dict[str, str]:
@@ -110,11 +110,11 @@ def _changed(
     stream = int((streams.weights * detector.evidence.mean(axis=1)).argmax())
     inside = slice(began, t + 1)
     best, first, last = locate(streams.values[inside, stream], streams.information[inside, stream])
-    after = [data.days[min(began + place + 1, t)] for place in (best, first, last)]
-    known = streams.information[began + best + 1 : t + 1, stream]
+    after = [data.days[min(began + index + 1, t)] for index in (best, first, last)]
+    information = streams.information[began + best + 1 : t + 1, stream]
     recent = streams.values[began + best + 1 : t + 1, stream]
-    seen = known > 0
-    mean = float((recent[seen] * known[seen]).sum() / known[seen].sum()) if seen.any() else None
+    seen = information > 0
+    mean = float((recent[seen] * information[seen]).sum() / information[seen].sum()) if seen.any() else None
     what = streams.names[stream]
     text = f"{question.name} breaks its limit {question.limit:g} lately ({what}): the change began about {after[0]}" + (
         "" if after[1] == after[2] else f", between {after[1]} and {after[2]}"
@@ -135,10 +135,12 @@ def _carried(alarm: Alarm, split: Split, days: Sequence[str], period: tuple[int,
     """Add what carries the change of a gap, where outcomes are known before it and since."""
     first = days.index(str(alarm.evidence["since"]))
     before, since = (split.window(*days_of).summed()["c"] for days_of in ((period[0], first), (first, period[1] + 1)))
-    told = gap_change(split.groups, before, since)
-    if told is None:
+    change = gap_change(split.groups, before, since)
+    if change is None:
         return alarm
-    return replace(alarm, text=f"{alarm.text}; {told.sentence}", evidence={**alarm.evidence, "parts": told.evidence})
+    return replace(
+        alarm, text=f"{alarm.text}; {change.sentence}", evidence={**alarm.evidence, "parts": change.evidence}
+    )
 
 
 def shares(judge: Judge, data: Daily) -> Iterator[Alarm]:
@@ -181,9 +183,9 @@ def _weekly(
     rows = split.parts["d"]
     cumulated = rows.cumsum(axis=0)
     starts, stops = (np.array([week[i] for week in weeks[1:]], dtype=np.intp) for i in (0, 1))
-    former = cumulated[starts - 1]
-    return judge.shares(split, {"d": cumulated[stops - 1] - former}, name, alpha), judge.shares(
-        split, {"d": former}, name, alpha
+    before = cumulated[starts - 1]
+    return judge.shares(split, {"d": cumulated[stops - 1] - before}, name, alpha), judge.shares(
+        split, {"d": before}, name, alpha
     )
 
 
@@ -347,7 +349,7 @@ def gap_change(groups: Sequence[str], before: Array, since: Array) -> GapChange 
         return None
     rates = (since[:, 1] + since[:, 3])[there] / since[there].sum(axis=1)
     high, low = int(there[rates.argmax()]), int(there[rates.argmin()])
-    then, now = (parts_of((Cells(one[high]), Cells(one[low]))) for one in (before, since))
+    then, now = (parts_of((Cells(cells[high]), Cells(cells[low]))) for cells in (before, since))
     moved = now.less(then)
     if high == low or not np.isfinite(moved.values).all():
         return None

@@ -104,9 +104,9 @@ def train(
         if number == 1 and settings.first:
             booster.set_param({name: params[name] for name in settings.first if name in params})
         booster.update(data, number, fobj=state.objective)
-        kept = None if watch is None else watch(booster, number + 1)
-        if kept is not None:
-            return Trained(booster=booster[:kept], path=state.path[: max(kept - 1, 0)])
+        watched = None if watch is None else watch(booster, number + 1)
+        if watched is not None:
+            return Trained(booster=booster[:watched], path=state.path[: max(watched - 1, 0)])
     return Trained(booster=booster, path=state.path)
 
 

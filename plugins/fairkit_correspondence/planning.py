@@ -262,9 +262,9 @@ def parts(cells: Cells, towards: float = 0.5) -> Parts:
     """Return the parts of a difference's variance; every document must have both groups in each of its contexts."""
     y = cells.answers(towards)
     size, contexts = cells.documents, int(cells.context.max(initial=0)) + 1
-    place = cells.document * contexts + cells.context
+    cell = cells.document * contexts + cells.context
     side = cells.side.astype(np.int64)
-    both = 2 * place + side
+    both = 2 * cell + side
     count = np.bincount(both, minlength=2 * size * contexts).astype(np.float64)
     mean = np.bincount(both, y, minlength=2 * size * contexts) / np.maximum(count, 1)
     present = count[::2] > 0

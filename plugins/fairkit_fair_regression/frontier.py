@@ -127,7 +127,7 @@ class Ruler:
         """
         rows = np.zeros((len(mixtures), len(labels)))
         masses = np.zeros((len(mixtures), len(self.names), self._levels))
-        for index in sorted({place for mixture in mixtures for place in mixture}):
+        for index in sorted({member for mixture in mixtures for member in mixture}):
             predictions = self.scale.snapped(members[index].predict(matrix))
             losses = self.loss(labels, predictions) * self.unit
             mass = self._masses(predictions, codes, weights)
@@ -161,10 +161,13 @@ class Ruler:
             value = float(gaps.max())
             limits = (max(0.0, value - half), min(1.0, value + half))
         else:
-            inside = [codes == place for place in present]
-            found = [mean_interval(rows[own], None if weights is None else weights[own], confidence) for own in inside]
-            best = int(np.argmax([value for value, _ in found]))
-            worst, (value, limits) = present[best], found[best]
+            inside = [codes == index for index in present]
+            intervals = [
+                mean_interval(rows[member_rows], None if weights is None else weights[member_rows], confidence)
+                for member_rows in inside
+            ]
+            best = int(np.argmax([value for value, _ in intervals]))
+            worst, (value, limits) = present[best], intervals[best]
         return Measured(
             loss=loss, loss_interval=interval, disparity=value, disparity_interval=limits, group=self.names[worst]
         )
@@ -221,5 +224,5 @@ def price_sentence(found: Mapping[str, Any]) -> str:
 def _effective(weights: Array | None, inside: NDArray[np.bool_]) -> float:
     if weights is None:
         return float(inside.sum())
-    own = weights[inside]
-    return float(own.sum() ** 2 / (own**2).sum())
+    weights_inside = weights[inside]
+    return float(weights_inside.sum() ** 2 / (weights_inside**2).sum())

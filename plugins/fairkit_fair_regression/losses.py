@@ -196,9 +196,9 @@ def make_parity(
 
 def disparities(mass: Array) -> Array:
     """Return γ_{a,z} = P[f >= z | a] - P[f >= z] from masses of groups and levels [A, N + 1], shape [A, N]."""
-    own = mass / mass.sum(axis=1, keepdims=True)
+    shares = mass / mass.sum(axis=1, keepdims=True)
     every = mass.sum(axis=0) / mass.sum()
-    return np.asarray(np.cumsum((own - every)[:, ::-1], axis=1)[:, ::-1][:, 1:])
+    return np.asarray(np.cumsum((shares - every)[:, ::-1], axis=1)[:, ::-1][:, 1:])
 
 
 def netted(multipliers: Array) -> Array:

@@ -229,8 +229,8 @@ class FairRegressionModel(FittedModel):
             order = np.argsort(-scores, axis=1, kind="stable")
             scores = np.take_along_axis(scores, order, axis=1)
             weights = np.take_along_axis(weights, order, axis=1)
-        place = (np.cumsum(weights, axis=1)[:, :-1] <= u[:, None]).sum(axis=1)
-        return np.asarray(scores[np.arange(len(u)), place])
+        drawn = (np.cumsum(weights, axis=1)[:, :-1] <= u[:, None]).sum(axis=1)
+        return np.asarray(scores[np.arange(len(u)), drawn])
 
     def to_onnx(self) -> onnx.ModelProto:
         """Return one graph over the raw columns; the members share the encoder."""

@@ -172,8 +172,8 @@ class Caveats:
     def _doubted(self, estimate: Estimate) -> list[str]:
         """Say whose interval is not to be trusted, and why."""
         reasons: dict[str, list[str]] = {}
-        for place, reason in estimate.doubts.items():
-            reasons.setdefault(reason, []).append(self.names[place])
+        for cell, reason in estimate.doubts.items():
+            reasons.setdefault(reason, []).append(self.names[cell])
         where = "The interval of {} is" if self.grouped else ""
         start = where or "The interval is"
         return [

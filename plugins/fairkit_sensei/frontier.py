@@ -309,17 +309,17 @@ class NetworkModel(TabularModel):
                 "disparities are those of the training rows."
             )
             return {"frontier": self.frontier.to_dict(self.train, None), "notes": [note]}
-        found = self.frontier.to_dict(self.train, self.frontier.measure(table, confidence))
-        return {"frontier": found, "notes": [sentence(found)]}
+        record = self.frontier.to_dict(self.train, self.frontier.measure(table, confidence))
+        return {"frontier": record, "notes": [sentence(record)]}
 
     def attachments(self, details: Mapping[str, Any]) -> Mapping[str, str]:
         """Return the frontier as JSON, to stand beside the file; the page of the mitigation draws it."""
         import json
 
-        found = details.get("frontier")
-        if found is None:
+        record = details.get("frontier")
+        if record is None:
             return {}
-        text = json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        text = json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
         return {".frontier.json": text}
 
 

@@ -164,7 +164,7 @@ class Sense:
             more = _beside_threshold(decision == 1, predictions.score)
         if predictions.score is not None and self.cut is not None and not self.own:
             near = (self.cut, float(np.float32(self.cut)))
-            first, second = (1 - one if self.turned else one for one in near)
+            first, second = (1 - score if self.turned else score for score in near)
             ties = (predictions.score == first) | (predictions.score == second)
             more |= {"ties": int(ties.sum()), "ties_taken": int((decision[ties] > 0.5).sum())}
         return Seen(
@@ -218,9 +218,9 @@ def _whole(decision: Array, low: float, high: float) -> bool:
 
 def _beside_threshold(taken: NDArray[np.bool_], score: Array) -> dict[str, Any]:
     """Compare decisions with those of a score of at least 0.5."""
-    other = np.flatnonzero(taken != (score >= 0.5))
+    differing = np.flatnonzero(taken != (score >= 0.5))
     return {
-        "apart": int((np.abs(score[other] - 0.5) > ROUNDING).sum()),
+        "apart": int((np.abs(score[differing] - 0.5) > ROUNDING).sum()),
         "refused": float(score.take(np.flatnonzero(~taken)).max(initial=-np.inf)),
         "taken": float(score.take(np.flatnonzero(taken)).min(initial=np.inf)),
     }
@@ -236,7 +236,7 @@ class Judgement:
 
 def is_constant(report: Report) -> bool:
     """Return whether a report says that all rows were predicted alike."""
-    return any(text.endswith(told + _NO_VERDICT) for text in report.warnings for told in (_UNSEEN, _UNRANKED))
+    return any(text.endswith(ending + _NO_VERDICT) for text in report.warnings for ending in (_UNSEEN, _UNRANKED))
 
 
 def judged(sense: Sense, seen: Seen | None, dataset: Dataset) -> Judgement:

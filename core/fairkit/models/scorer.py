@@ -311,8 +311,8 @@ class _Nothing:
     classes: tuple[Any, ...] = ()
 
     def __init__(self) -> None:
-        told = "Only the table was looked at: there is no model, and there are no predictions."
-        self.info: ModelInfo = ModelInfo(name="no model", sha256=None, task="table", notes=(told,))
+        reason = "Only the table was looked at: there is no model, and there are no predictions."
+        self.info: ModelInfo = ModelInfo(name="no model", sha256=None, task="table", notes=(reason,))
 
     def predict(self, columns: Columns) -> Predictions:
         """Predict nothing."""

@@ -244,10 +244,10 @@ def target_of(metric: str, metrics: Sequence[type[Metric]]) -> Target:
     aliases = {"equalized_odds": ODDS} | {cls.alias: (cls.name,) for cls in rates.values() if cls.alias}
     parts = aliases.get(name, (name,))
     if any(part not in rates for part in parts):
-        known = [*rates, *(f"{r}{s}" for r in (*rates, *aliases) for s in ("_difference", "_ratio"))]
+        names = [*rates, *(f"{r}{s}" for r in (*rates, *aliases) for s in ("_difference", "_ratio"))]
         raise PolicyError(
             f"{metric!r} is not made of rates of groups: without a pilot report that has it nothing is planned. "
-            f"{did_you_mean(metric, known, what='metrics')}"
+            f"{did_you_mean(metric, names, what='metrics')}"
         )
     return Target(metric, tuple(rates[part] for part in parts), kind)  # type: ignore[arg-type]
 

@@ -222,8 +222,8 @@ class Layout:
                 low, high = int(packed[at]), int(packed[at + 1])
                 cells_by_block.append(((1 << (high + 1)) - 1) & ~((1 << low) - 1) if high >= low else 0)
             else:
-                words = range(int(self.words[block]))
-                cells_by_block.append(sum(int(packed[at + word]) << (BITS * word) for word in words))
+                bits = range(int(self.words[block]))
+                cells_by_block.append(sum(int(packed[at + word]) << (BITS * word) for word in bits))
         return tuple(cells_by_block)
 
     @property
@@ -368,10 +368,10 @@ class Sums(NamedTuple):
         """Join forests, or merged ones."""
         parts = [forest.arrays for forest in forests]
         starts = np.concatenate([[0], np.cumsum([len(part.block) for part in parts])])
-        words = np.concatenate([[0], np.cumsum([len(part.masks) for part in parts])])
+        offsets = np.concatenate([[0], np.cumsum([len(part.masks) for part in parts])])
         group = np.concatenate([[0], np.cumsum([len(part.roots) for part in parts])]).astype(np.int64)
         columns: dict[str, list[Any]] = {name: [] for name in ForestArrays._fields}
-        for one, start, word in zip(parts, starts, words, strict=False):
+        for one, start, word in zip(parts, starts, offsets, strict=False):
             listed = (one.block >= 0) & (grid.widths > 0)[one.block]
             for name in ("roots", "yes", "no", "parent"):
                 nodes = getattr(one, name)

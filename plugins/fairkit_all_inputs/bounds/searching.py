@@ -180,8 +180,8 @@ class Question:
         _, item, above = heapq.heappop(self._waiting)
         forests = [forest.inside(self._boxes.cells[item], self._grid) for forest in above.forests]
         region = Region(forests, item, IN_A_REGION, self._grid)
-        told = {name: forest.told for name, forest in zip(FORESTS, forests, strict=True)}
-        self._groups[item] = {name: groups for name, groups in told.items() if groups}
+        notes = {name: forest.told for name, forest in zip(FORESTS, forests, strict=True)}
+        self._groups[item] = {name: groups for name, groups in notes.items() if groups}
         bounds = self._boxes.bounds
         bounds[item] = min(self._bound(region), bounds[item])
         if bounds[item] > least:
@@ -195,8 +195,8 @@ class Question:
         gap = problem.places(first, second)
         if self._objective.kind == SCORE:
             return [[], [], [], gap]
-        one, two = problem.places(first), problem.places(second)
-        return [one, two, two, gap]
+        first_places, two = problem.places(first), problem.places(second)
+        return [first_places, two, two, gap]
 
     @property
     def splits(self) -> Splits:
