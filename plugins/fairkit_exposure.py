@@ -182,7 +182,7 @@ class ExposureShift(Mitigator):
             chosen.constraint,
             chosen.tolerance,
             chosen.top_k,
-            lambda shift: run.progress("shifting groups", shift, 60),
+            lambda step: run.progress("shifting groups", step, 60),
         )
         reached = disparity(chosen.constraint, after)
         notes = list(base.notes)

@@ -114,7 +114,7 @@ def compare_reports(before: Report, after: Report, policy: Sequence[Rule] = (), 
     return Comparison(
         models=_named(before, after),
         data=after.data,
-        changes=(tuple(change for old, other in shared for change in _changes(old, other)),),
+        changes=(tuple(change for old, new in shared for change in _changes(old, new)),),
         confidence=after.confidence,
         notes=tuple(_notes(before, after, len(shared))),
         warnings=tuple(

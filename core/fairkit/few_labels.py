@@ -388,22 +388,22 @@ def few_label_estimate(
     inner = metric_inside(metric)
     values, sizes = values_of(metric, shares), effective_rows(inner, shares)
     whole = (totals.pairs(_ROWS) == totals.pairs(_LABELS)).all(axis=1)
-    falls_back_to = np.zeros(len(even), dtype=bool) if today is None else falls_back(inner, shares, even) | whole
-    falls_back_to &= shares.odds == 1
+    as_today = np.zeros(len(even), dtype=bool) if today is None else falls_back(inner, shares, even) | whole
+    as_today &= shares.odds == 1
     doubts: dict[int, str] = {}
-    if today is not None and falls_back_to.any():
-        values = np.where(falls_back_to, today.values, values)
+    if today is not None and as_today.any():
+        values = np.where(as_today, today.values, values)
         over = totals.pairs(_LABELS).sum(axis=1) if today.sizes is None else today.sizes
-        sizes = np.where(falls_back_to, over, sizes)
-        doubts = {index: why for index, why in today.doubts.items() if falls_back_to[index]}
+        sizes = np.where(as_today, over, sizes)
+        doubts = {index: why for index, why in today.doubts.items() if as_today[index]}
 
     def limits(z: float) -> Ends:
         low, high = limits_of(inner, shares, z)
         if inner is not metric:  # F1 = 2 J / (1 + J) rises with the overlap J
             low, high = 2 * low / (1 + low), 2 * high / (1 + high)
-        if today is not None and falls_back_to.any():
+        if today is not None and as_today.any():
             own = today.limits(z)
-            low, high = np.where(falls_back_to, own[0], low), np.where(falls_back_to, own[1], high)
+            low, high = np.where(as_today, own[0], low), np.where(as_today, own[1], high)
         return np.minimum(low, values), np.maximum(high, values)
 
     unknown = len(shares.corners()) > 1

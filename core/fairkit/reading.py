@@ -288,8 +288,8 @@ def rule_for(report: Report, finding: Finding) -> RuleResult | None:
 
 def survives(finding: Finding) -> bool | None:
     """Return whether a disparity is there in the simultaneous interval; None where there is no such interval."""
-    tests_passed = finding.evidence.get("survives")
-    return tests_passed if isinstance(tests_passed, bool) else None
+    flag = finding.evidence.get("survives")
+    return flag if isinstance(flag, bool) else None
 
 
 _FATES = {"pass": "it is kept", "fail": "it is broken", "inconclusive": "these rows do not decide it"}
@@ -440,11 +440,11 @@ def _counted(
     places = 0 if ratio else _places(interval, bound)
     sure = f"{report.confidence:.0%} confidence"
     if kind in ("_difference", "_ratio") and len(groups) == 2:
-        (low, low_name), (high, high_name) = groups
-        places = max(places, _apart(low_name, high_name))
+        (low, low_value), (high, high_value) = groups
+        places = max(places, _apart(low_value, high_value))
         both = (
-            f"Of 100 {_of(share, low)}, {_hundred(low_name, places)} {share.do}; "
-            f"of 100 of group {high}, {_hundred(high_name, places)}"
+            f"Of 100 {_of(share, low)}, {_hundred(low_value, places)} {share.do}; "
+            f"of 100 of group {high}, {_hundred(high_value, places)}"
         )
         if ratio:
             return f"{both}: {_times(value, interval)} times as many ({sure})."
@@ -468,10 +468,10 @@ def _plainly(finding: Finding, kind: str, groups: Sequence[tuple[str, float]], i
     """Say a number that is no share of people."""
     between = "no interval" if interval is None else f"{number(interval[0])} to {number(interval[1])}"
     if kind in ("_difference", "_ratio") and len(groups) == 2 and not finding.within:
-        (low, low_name), (high, high_name) = groups
+        (low, low_value), (high, high_value) = groups
         word = kind.removeprefix("_")
         return (
-            f"{_name(finding, kind)} is {number(low_name)} for group {low} and {number(high_name)} for group {high}: "
+            f"{_name(finding, kind)} is {number(low_value)} for group {low} and {number(high_value)} for group {high}: "
             f"a {word} of {number(finding.value)} ({between})."
         )
     where = ""

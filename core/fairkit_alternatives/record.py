@@ -453,9 +453,8 @@ def _check_disagreement(result: Alternatives) -> None:
         if disagreement is None or (disagreement.accepted.shape, disagreement.apart.shape) != shapes:
             raise DataError(f"the evidence has not the disagreement of the {len(close)} close draws by {law.name!r}")
         x = np.arange(len(close) + 1)
-        pairs = disagreement.accepted @ (
-            2 * x * (len(close) - x)
-        )  # each disagreeing pair of draws is counted from both sides
+        # each disagreeing pair of draws is counted from both sides
+        pairs = disagreement.accepted @ (2 * x * (len(close) - x))
         if (disagreement.accepted.sum(axis=1) != rows).any() or (disagreement.apart.sum(axis=0) != pairs).any():
             raise DataError(f"the disagreement of the draws by {law.name!r} does not add up")
         accepts = (result.test.base[..., 1] - result.test.lost[close] + result.test.gained[close]).sum(axis=(0, 2))

@@ -385,11 +385,7 @@ def conflicts(sizes: Sequence[GroupSize]) -> list[str]:
 
     sentences = []
     for name, group in _by_column(sizes).items():
-        rated = [
-            person_group
-            for person_group in group
-            if person_group.people >= 30 and person_group.favorable is not None and person_group.interval is not None
-        ]
+        rated = [row for row in group if row.people >= 30 and row.favorable is not None and row.interval is not None]
         if len(rated) < 2:
             continue
         low, high = (f(rated, key=lambda row: (row.favorable or 0) / row.people) for f in (min, max))

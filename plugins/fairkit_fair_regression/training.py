@@ -180,7 +180,7 @@ class Training:
     ) -> FairRegressionModel:
         """Make the model of one bound."""
         solution = found[level]
-        members = [pool.responses[response].member for response in solution.places]
+        members = [pool.responses[index].member for index in solution.places]
         details = {
             "constraint": self.parameters.constraint,
             "loss": self.loss.name,

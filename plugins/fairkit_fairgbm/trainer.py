@@ -268,12 +268,12 @@ def _dataset(lightgbm: Any, rows: TrainingRows, settings: TrainerSettings, start
     codes = rows.cells.codes
     if reference is None:
         params = {"feature_pre_filter": len(codes) >= _FEW_ROWS} | dict(settings.params) | {"objective": "none"}
-        settings_of: dict[str, Any] = {"categorical_feature": list(settings.categorical), "params": params}
+        arguments: dict[str, Any] = {"categorical_feature": list(settings.categorical), "params": params}
     else:
-        settings_of = {"reference": reference, "params": reference.params}
+        arguments = {"reference": reference, "params": reference.params}
     labels = (codes & 1).astype(np.float32)
     return lightgbm.Dataset(
-        rows.matrix, labels, weight=rows.weights, init_score=np.full(len(codes), start), **settings_of
+        rows.matrix, labels, weight=rows.weights, init_score=np.full(len(codes), start), **arguments
     )
 
 

@@ -102,13 +102,13 @@ def comparisons(
     name: str, better: Better, between: frozenset[str], estimate: Estimate, alias: str = ""
 ) -> list[Comparison]:
     """Return the difference, ratio and extremes of one metric between groups, under all their names."""
-    is_usable = usable(estimate)
-    values, limits, together = is_usable.values, is_usable.limits, is_usable.correlation
+    comparable = usable(estimate)
+    values, limits, together = comparable.values, comparable.limits, comparable.correlation
     results: list[Comparison] = []
     if "difference" in between:
-        results.append(Comparison(f"{name}_difference", "lower", lambda c: _difference(is_usable, c)))
+        results.append(Comparison(f"{name}_difference", "lower", lambda c: _difference(comparable, c)))
     if "ratio" in between:
-        results.append(Comparison(f"{name}_ratio", "higher", lambda c: _ratio(is_usable, c)))
+        results.append(Comparison(f"{name}_ratio", "higher", lambda c: _ratio(comparable, c)))
     level = guarded if together is not None else float
     if "extreme" in between and len(values):
         if better != "lower":

@@ -60,8 +60,8 @@ class LogLoss(Mean):
 
     def per_row(self, rows: Rows) -> Array:
         """Return the loss."""
-        rates = _given(_score(rows), rows.outcome > 0.5)
-        return np.asarray(np.negative(np.log(rates, out=rates), out=rates))
+        probability = _given(_score(rows), rows.outcome > 0.5)
+        return np.asarray(np.negative(np.log(probability, out=probability), out=probability))
 
     @staticmethod
     def certain(rows: Rows) -> Array | None:
@@ -104,8 +104,8 @@ class LogLoss(Mean):
 
 def _given(score: Array, favorable: NDArray[np.bool_]) -> Array:
     """Return the probability given to each outcome, clipped."""
-    error = np.abs(score - ~favorable)  # score, or 1 - score
-    return np.asarray(np.clip(error, _SMALLEST, 1 - _SMALLEST, out=error))
+    probability = np.abs(score - ~favorable)  # score, or 1 - score
+    return np.asarray(np.clip(probability, _SMALLEST, 1 - _SMALLEST, out=probability))
 
 
 def _sum_of_logs(given: Array) -> float:

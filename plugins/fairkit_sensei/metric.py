@@ -97,8 +97,8 @@ def _explore(columns: Mapping[str, NDArray[Any]], people: NDArray[np.int64], tab
     pairs = np.column_stack([people[versions], versions])
     middle = np.median(table.target)
     high = table.target > middle if table.task == "regression" else table.target == table.target.max()
-    first, two = rng.choice(np.flatnonzero(high), count), rng.choice(np.flatnonzero(~high), count)
-    apart = np.column_stack([first, two])
+    first, second = rng.choice(np.flatnonzero(high), count), rng.choice(np.flatnonzero(~high), count)
+    apart = np.column_stack([first, second])
     return learn.explore(columns, np.concatenate([pairs, apart]), np.arange(2 * count) < count)
 
 

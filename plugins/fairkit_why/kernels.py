@@ -154,7 +154,7 @@ def make_tables(
     for f in range(first, last):
         keys, width = 1 << bits[f], players[f]
         counted = hist[offsets[f - first] : offsets[f - first] + keys]
-        table_start = table_at[f - first]  # table[player, key] is tables[place + player * keys + key]
+        table_start = table_at[f - first]  # table[player, key] is tables[table_start + player * keys + key]
         for at in range(table_start, table_start + keys * width):
             tables[at] = 0.0
         pattern = np.empty(keys, np.int64)

@@ -424,7 +424,7 @@ def _write_page(page: Path, others: tuple[Any, ...], *, recompute: bool) -> None
     from fairkit.support.files import check_writable, write_atomic
     from fairkit_cli.verifier.bundle import page as verifier_page
 
-    if recompute or any(owner is not None for owner in others):
+    if recompute or any(option is not None for option in others):
         raise FairkitError(
             "--page writes the page for everybody and checks nothing; leave the certificate and other options out"
         )

@@ -248,13 +248,13 @@ def _version(registry: Registry, reference: str, keys: Sequence[PublicKey]) -> O
     trusted = list(keys) or pinned_keys(registry, registered.name, wanted.alias)
     if not trusted:
         raise FairkitError(_NO_KEY)
-    failures: list[str] = []
+    holding: list[str] = []
     failed: list[str] = []
     others: list[str] = []
     notes: list[str] = []
     good: list[Certificate] = []
     problem = registry.blobs.problem(registered.model)
-    (failures if problem is None else failed).append(problem or f"the model's file has SHA-256 {registered.model}")
+    (holding if problem is None else failed).append(problem or f"the model's file has SHA-256 {registered.model}")
     revoked = registry.revoked()
     for digest in registered.certificates:
         try:
@@ -268,7 +268,7 @@ def _version(registry: Registry, reference: str, keys: Sequence[PublicKey]) -> O
         certificate = checked.certificate
         good.append(certificate)
         signers = ", ".join(keyid[:16] for keyid in certificate.keyids)
-        failures.append(
+        holding.append(
             f"certificate {digest[:12]}: signed by {signers}, about this model, verdict {certificate.report.verdict}"
         )
         notes += [f"certificate {digest[:12]}: setting {text}" for text in certificate.unusual_settings]
@@ -283,7 +283,7 @@ def _version(registry: Registry, reference: str, keys: Sequence[PublicKey]) -> O
     outcome = (failed, [*others, *notes]) if good else ([*failed, *others], notes)
     return Outcome(
         subject=registered.reference,
-        held=tuple(failures),
+        held=tuple(holding),
         failed=tuple(outcome[0]),
         notes=tuple(outcome[1]),
         verdict=verdict,

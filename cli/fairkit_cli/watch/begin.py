@@ -45,8 +45,8 @@ def subject_of(model: str | None, certificate: Path | None, registry: Path | Non
         if certificate is None:
             return Subject(model=model, sha256=digest)
         raw = certificates.read_file(certificate)
-        state = certificates.check_subject(raw, digest, where=str(certificate)) if digest else certificates.read(raw)
-        return _of_certificate(state, model=model or state.model_name, alias=None)
+        signed = certificates.check_subject(raw, digest, where=str(certificate)) if digest else certificates.read(raw)
+        return _of_certificate(signed, model=model or signed.model_name, alias=None)
     return _registered(model, certificate, registry)
 
 

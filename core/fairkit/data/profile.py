@@ -179,8 +179,8 @@ class Tally:
             ids = decoded(used.column(used.schema.names.index(self.units)))
             absent = _missing(ids)
             self.unnamed += rows_where(absent, times)
-            of_label = ids.filter(as_arrow(~absent)) if absent.any() else ids
-            self.ids.update(words_of(of_label), times if times is None else times[~absent])
+            named = ids.filter(as_arrow(~absent)) if absent.any() else ids
+            self.ids.update(words_of(named), times if times is None else times[~absent])
         if self.roles.sensitive_probability:
             probabilities_of(used, self.roles, self.table, times)
         if self.roles.label is not None:
@@ -190,11 +190,11 @@ class Tally:
             self.unlabelled += rows_where(~has_label, times)
             if not has_label.all():
                 used = used.filter(as_arrow(has_label))
-            of_label = times if times is None else times[has_label]
+            left = times if times is None else times[has_label]
             for coder in self.parts[1:]:
-                coder.learn(used, of_label)
-            _count(self.labels, used.column(used.schema.names.index(self.roles.label)), of_label)
-            self._add_label(cells(used, self.roles.label), of_label)
+                coder.learn(used, left)
+            _count(self.labels, used.column(used.schema.names.index(self.roles.label)), left)
+            self._add_label(cells(used, self.roles.label), left)
         if self.roles.weights is not None:
             self._check_weights(cells(used, self.roles.weights), times)
 

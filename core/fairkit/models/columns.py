@@ -157,8 +157,8 @@ def _task(roles: PredictionRoles, dataset: Dataset, wished: Task | None) -> Task
         natural = "regression"
     elif roles.predicted_class is not None or roles.class_probabilities:
         said = dataset.profile.values.get(str(roles.predicted_class)) or {}
-        subset = set(map(value_text, said)) <= set(map(value_text, labels))
-        two = len(labels) == 2 and dataset.roles.favorable is not None and subset
+        is_subset = set(map(value_text, said)) <= set(map(value_text, labels))
+        two = len(labels) == 2 and dataset.roles.favorable is not None and is_subset
         natural = "binary" if two and wished != "multiclass" else "multiclass"
     elif roles.decision is not None or roles.probability is not None:
         natural = "binary"

@@ -248,7 +248,7 @@ def _offered_as(name: str) -> str:
 
 def _load_of(plugin: PluginInfo, installed: list[PluginInfo]) -> Plugin:
     """Load one of the installed plugins; a name that two have is nobody's, but ours are never taken away."""
-    twins = [same_name for same_name in installed if same_name.name == plugin.name]
+    twins = [twin for twin in installed if twin.name == plugin.name]
     if len(twins) > 1 and not plugin.built_in:
         raise PluginError(_duplicate(twins))
     return load_found(plugin)

@@ -194,8 +194,8 @@ def people_of(table: Table, before: Array, after: Array, objective: Objective, c
         for split, groups in table.groups.items()
         for code, name in enumerate(groups.names)
     ]
-    (first, first_value), (last, two) = (objective.measure(table, each) for each in (before, after))
-    apart = two - first_value
+    (first, pull_before), (last, pull_after) = (objective.measure(table, each) for each in (before, after))
+    apart = pull_after - pull_before
     error = float(np.sqrt((weights**2 * apart**2).sum()) / weights.sum())
     reach = NormalDist().inv_cdf(0.5 + confidence / 2) * error
     whole = pair(np.ones(len(table), dtype=bool))

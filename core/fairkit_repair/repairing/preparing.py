@@ -175,8 +175,8 @@ def optimism_of(base: OnnxModel, table: Table, tested: Table, objective: Objecti
         mean, influence = objective.measure(rows, base_of(base, table).decisions(rows.columns))
         weights = rows.row_weights()
         parts.append((mean, float((weights**2 * influence**2).sum() / weights.sum() ** 2)))
-    (first, second), (fresh, two) = parts
-    return first - fresh if first - fresh > 2 * np.sqrt(second + two) else 0.0
+    (first, variance), (fresh, fresh_variance) = parts
+    return first - fresh if first - fresh > 2 * np.sqrt(variance + fresh_variance) else 0.0
 
 
 def _aimed(run: Run, decisions: Array, scores: Array, table: Table) -> Run:

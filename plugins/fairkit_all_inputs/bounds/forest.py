@@ -222,8 +222,8 @@ class Layout:
                 low, high = int(packed[at]), int(packed[at + 1])
                 cells_by_block.append(((1 << (high + 1)) - 1) & ~((1 << low) - 1) if high >= low else 0)
             else:
-                bits = range(int(self.words[block]))
-                cells_by_block.append(sum(int(packed[at + word]) << (BITS * word) for word in bits))
+                places = range(int(self.words[block]))
+                cells_by_block.append(sum(int(packed[at + word]) << (BITS * word) for word in places))
         return tuple(cells_by_block)
 
     @property

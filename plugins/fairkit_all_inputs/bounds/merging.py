@@ -268,11 +268,11 @@ class Merged:
         roots = self.arrays.roots
         leaves = (np.diff(np.append(roots, len(self.arrays.block))) + 1) // 2
         gain = gains(self.arrays, box, grid, 4 * LEAVES, leaves)
-        first, two = np.nonzero(gain > LEAST)
-        order = np.argsort(-gain[first, two], kind="stable")
+        first, second = np.nonzero(gain > LEAST)
+        order = np.argsort(-gain[first, second], kind="stable")
         taken: set[int] = set()
         pairs = []
-        for t, u in zip(first[order].tolist(), two[order].tolist(), strict=True):
+        for t, u in zip(first[order].tolist(), second[order].tolist(), strict=True):
             if t in taken or u in taken or frozenset({self.groups[t], self.groups[u]}) in refused:
                 continue
             taken |= {t, u}

@@ -195,8 +195,8 @@ class Question:
         gap = problem.places(first, second)
         if self._objective.kind == SCORE:
             return [[], [], [], gap]
-        first_places, two = problem.places(first), problem.places(second)
-        return [first_places, two, two, gap]
+        ones, others = problem.places(first), problem.places(second)
+        return [ones, others, others, gap]
 
     @property
     def splits(self) -> Splits:
