@@ -357,11 +357,11 @@ TOP = 10
 class Queries:
     """Sums by query and group, shape [Q, G] each."""
 
-    rows: Array  # items, their exposures, and the places that they have among the first k
-    exposure: Array  # items, their exposures, and the places that they have among the first k
-    top: Array  # items, their exposures, and the places that they have among the first k
-    relevance: Array | None = None  # the sum of relevance, and of exposure times relevance; None without a label
-    clicks: Array | None = None  # the sum of relevance, and of exposure times relevance; None without a label
+    rows: Array  # items
+    exposure: Array  # the sum of their exposures
+    top: Array  # the places that they have among the first k
+    relevance: Array | None = None  # the sum of relevance; None without a label
+    clicks: Array | None = None  # the sum of exposure times relevance; None without a label
     right: Array | None = None
     pairs: Array | None = None
     ndcg: Array | None = None  # of each query, shape [Q]; None without a label

@@ -313,7 +313,7 @@ class ByGroup:
 
     codes: GroupCodes  # how raw columns become one of the groups
     slope: NDArray[np.float32]  # shape [groups + 1, classes], the last row 0
-    shift: NDArray[np.float32]  # shape [groups + 1, classes], the last row 0
+    shift: NDArray[np.float32]  # the same shape
 
     def terms(self, probabilities: NDArray[np.float32], columns: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
         """Return the terms, shape [n, classes]."""

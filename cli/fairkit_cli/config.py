@@ -113,9 +113,9 @@ class Config:
     """The settings of one file; every table may be absent."""
 
     path: Path | None = None  # the file; None where there is none. Relative paths in it start from its folder
-    data: Mapping[str, Any] = field(default_factory=dict)  # the tables of these names, without the tables inside them
-    audit: Mapping[str, Any] = field(default_factory=dict)  # the tables of these names, without the tables inside them
-    model: Mapping[str, Any] = field(default_factory=dict)  # the tables of these names, without the tables inside them
+    data: Mapping[str, Any] = field(default_factory=dict)  # the table [data], without the tables inside it
+    audit: Mapping[str, Any] = field(default_factory=dict)  # the same of [audit]
+    model: Mapping[str, Any] = field(default_factory=dict)  # the same of [model]
     endpoint: Mapping[str, Any] = field(default_factory=dict)
     sandbox: Mapping[str, Any] = field(default_factory=dict)
     mitigate: Mapping[str, Any] = field(default_factory=dict)

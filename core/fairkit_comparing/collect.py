@@ -49,8 +49,8 @@ class RankedRows:
     """Rows with two models' scores."""
 
     scores: tuple[DrawnScores, DrawnScores]  # of the two models
-    outcome: Array  # shape [n]; no weights where all count the same
-    weights: Array | None  # shape [n]; no weights where all count the same
+    outcome: Array  # shape [n]
+    weights: Array | None  # shape [n]; None where all count the same
     groups: dict[str | None, NDArray[np.int64]]  # by sensitive column, each row's group, shape [n]; under None zeros
     clusters: NDArray[np.int64] | None = None  # the bucket of each row's cluster, shape [n]; None: rows are independent
 

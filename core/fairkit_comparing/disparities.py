@@ -224,10 +224,10 @@ def change_of_parity(
 class _Curves:
     """One model's distributions of scores."""
 
-    place: NDArray[np.int64]  # which of the U scores each possible score of a row is, shape [n, K], and the chances [K]
-    shares: Array  # which of the U scores each possible score of a row is, shape [n, K], and the chances [K]
-    own: Array  # the distribution in each group [G, U] and over all [U]
-    everybody: Array  # the distribution in each group [G, U] and over all [U]
+    place: NDArray[np.int64]  # which of the U scores each possible score of a row is, shape [n, K]
+    shares: Array  # the chances of these, shape [K]
+    own: Array  # the distribution in each group, shape [G, U]
+    everybody: Array  # over all, shape [U]
 
     @classmethod
     def of(cls, scores: DrawnScores, groups: NDArray[np.int64], weights: Array, sizes: Array) -> _Curves:
@@ -264,10 +264,10 @@ class _Process:
     """One model's differences F_a(z) - F(z) at some scores, the same shares of everybody for both models."""
 
     distance: float  # the largest, over all scores
-    bins: NDArray[np.int64]  # between which of the scores each possible score lies, shape [n, K], and the chances [K]
-    shares: Array  # between which of the scores each possible score lies, shape [n, K], and the chances [K]
-    own: Array  # F_a there, and its differences from F, shape [G, Z]
-    gaps: Array  # F_a there, and its differences from F, shape [G, Z]
+    bins: NDArray[np.int64]  # between which of the scores each possible score lies, shape [n, K]
+    shares: Array  # the chances of these, shape [K]
+    own: Array  # F_a there, shape [G, Z]
+    gaps: Array  # its differences from F, shape [G, Z]
 
     def moved(self, pulls: Array, bins: NDArray[np.int64], groups: NDArray[np.int64], sizes: Array) -> Array:
         """Return how far rows pulled by so much each move the differences, shape [G, grid]."""

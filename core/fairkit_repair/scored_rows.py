@@ -182,8 +182,8 @@ _UNKNOWN = Power(chance=0.0, rows=0)
 class Trial:
     """One method with its parameters, measured on calibration rows that its model did not see."""
 
-    method: str  # what was tried; `unconstrained` is the learner, or the given model, as it is
-    parameters: Mapping[str, Any]  # what was tried; `unconstrained` is the learner, or the given model, as it is
+    method: str  # `unconstrained` is the learner, or the given model, as it is
+    parameters: Mapping[str, Any]  # what the method was given
     randomized: bool
     reads_group: bool
     accuracy: float | None = None
@@ -193,10 +193,10 @@ class Trial:
     rate: float | None = None
     change: tuple[float, float, float] | None = None
     seconds: float = 0.0  # what measuring it took
-    status: Status = "tried"  # what became of it, and why it was left out
-    reason: str = ""  # what became of it, and why it was left out
-    mitigator: Any = None  # the method as an object, and in which of its ways it is used
-    capability: Capability = _NONE  # the method as an object, and in which of its ways it is used
+    status: Status = "tried"  # what became of it
+    reason: str = ""  # why it was left out
+    mitigator: Any = None  # the method as an object
+    capability: Capability = _NONE  # in which of its ways it is used
     family: str = ""  # what it has in common with trials that differ in their dial
     fixed: frozenset[str] = frozenset()  # the parameters that the user gave
 
@@ -247,11 +247,11 @@ class Study:
 
     rules: tuple[Rule, ...]  # the policy
     sure: float  # what was asked for: see `fairkit_repair.repairing.run.repair`
-    budget: float  # the minutes that the search may take; for every random draw
-    seed: int = 0  # the minutes that the search may take; for every random draw
-    blind: bool = False  # what was asked for: see `fairkit_repair.repairing.run.repair`
-    deterministic: bool | None = False  # what was asked for: see `fairkit_repair.repairing.run.repair`
-    unconstrained: bool = True  # what was asked for: see `fairkit_repair.repairing.run.repair`
+    budget: float  # the minutes that the search may take
+    seed: int = 0  # for every random draw
+    blind: bool = False  # as asked for: see `fairkit_repair.repairing.run.repair`
+    deterministic: bool | None = False
+    unconstrained: bool = True
     learner: str = "lightgbm"  # what trains where a method does not say
     named: bool = False  # whether methods were named
     power: Power = _UNKNOWN  # what the test rows can show
@@ -387,7 +387,7 @@ class Tradeoff(Evidence):
 
     key = "frontier"
     x_title: str  # what is on the axes
-    y_title: str  # what is on the axes
+    y_title: str
     better: Literal["higher", "lower"]  # whether a higher or a lower `y` is better
     points: tuple[TradeoffPoint, ...]  # in the order in which they were learned
 

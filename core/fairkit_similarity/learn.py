@@ -275,8 +275,8 @@ def _positive(sigma: Floats) -> Floats:
 class Plan:
     """The nonzero entries of Π: at most two for each row that was asked, two for one row only."""
 
-    source: Ints  # shape (e,): the row j that moves and the row i it moves to; equal where it stays
-    target: Ints  # shape (e,): the row j that moves and the row i it moves to; equal where it stays
+    source: Ints  # the row j that moves, shape (e,)
+    target: Ints  # the row i that it moves to; j itself where it stays
     mass: Floats  # shape (e,): Π_ij > 0; sums over each source to the row's weight, in all to 1
     distance: Floats  # shape (e,): C_ij, a squared distance
     gain: Floats  # shape (e,): R_ij - R_jj ≥ 0

@@ -100,8 +100,8 @@ class Outside:
     """What the search found."""
 
     choice: Choice  # the best plan over all candidates, the given ones too
-    gain: Floats  # shape (C, n): the candidates; first the given ones
-    cost: Floats  # shape (C, n): the candidates; first the given ones
+    gain: Floats  # of each candidate, first the given ones, shape (C, n)
+    cost: Floats  # the same shape
     moved: NDArray[Any]  # shape (C - given, n, d): x' of the candidates that were found
     given: int  # how many candidates were given
 

@@ -34,8 +34,8 @@ REMEMBERED = 4
 class Queries:
     """The query classes, as every worker gets them."""
 
-    z: Floats  # coordinates, shape (m, d), and bounding coordinates
-    bounding: Floats  # coordinates, shape (m, d), and bounding coordinates
+    z: Floats  # coordinates, shape (m, d)
+    bounding: Floats  # bounding coordinates
     label: Ints  # shape (m,): each one's loss vector (losses)
     target: Floats  # shape (m, K): each one's target (outputs); otherwise of shape (m, 0)
     frame: Frame  # makes bounding coordinates

@@ -48,8 +48,8 @@ COUNT = "n"
 class Bins:
     """How a column of scores is cut where it has too many values: into equal steps, and at thresholds."""
 
-    low: float  # the range; what is beyond is in the outermost bins
-    high: float  # the range; what is beyond is in the outermost bins
+    low: float  # what is below is in the first bin
+    high: float  # what is above is in the last
     cuts: tuple[float, ...]
 
 

@@ -229,14 +229,14 @@ def _listed(pair: Interval | None) -> list[float] | None:
 class RuleLook:
     """One rule at one look."""
 
-    metric: str  # the rule; `kind` is `max` or `min`
-    sensitive: str | None  # the rule; `kind` is `max` or `min`
-    kind: Literal["max", "min"]  # the rule; `kind` is `max` or `min`
-    limit: float  # the rule; `kind` is `max` or `min`
+    metric: str  # the rule's
+    sensitive: str | None  # None over all rows
+    kind: Literal["max", "min"]  # `max` or `min`
+    limit: float
     value: float | None  # of all decisions since the start; None where nothing is known
-    interval: Interval | None  # of all decisions since the start; None where nothing is known
-    verdict: Verdict  # what the interval says, and why
-    reason: str  # what the interval says, and why
+    interval: Interval | None
+    verdict: Verdict  # what the interval says
+    reason: str  # why
     unresolved: float = 0.0  # the share of closed decisions whose outcome is not known
     week: tuple[float | None, Interval | None, Verdict] = (None, None, "undecided")
     reference: tuple[float, Interval] | None = None  # the certificate's value and interval; None where there is none
@@ -263,9 +263,9 @@ class RuleLook:
 class GroupLook:
     """One group at one look."""
 
-    split: str  # which, and how many decisions
-    group: str  # which, and how many decisions
-    rows: int  # which, and how many decisions
+    split: str  # the sensitive column
+    group: str  # one of its groups
+    rows: int  # how many decisions
     share: float  # of all decisions with a group
     expected: bool  # whether it was declared at the start
     rates: Mapping[str, tuple[float | None, Interval | None]]
@@ -280,20 +280,20 @@ class GroupLook:
 class WatchSnapshot:
     """A watch at one time."""
 
-    since: str | None  # the first and the newest day with decisions; None before the first
-    until: str | None  # the first and the newest day with decisions; None before the first
+    since: str | None  # the first day with decisions; None before it
+    until: str | None  # the newest
     today: str  # the day of the look
-    rows: int  # decisions, and days with them
-    days: int  # decisions, and days with them
+    rows: int  # decisions
+    days: int  # days with them
     missing_days: tuple[str, ...]  # days between the first and the newest for which nothing came
     model: str | None  # what is watched
-    alias: str | None  # what is watched
-    certificate: str | None  # what is watched
-    confidence: float  # of all verdicts together; the number of questions that share α
-    streams: int  # of all verdicts together; the number of questions that share α
+    alias: str | None  # its name in the registry, if it has one
+    certificate: str | None  # the SHA-256 of the certificate that it began with
+    confidence: float  # of all verdicts together
+    streams: int  # the number of questions that share α
     verdict: Verdict | None  # the worst of the rules'; None where there are none
-    rules: tuple[RuleLook, ...]  # see `RuleLook` and `GroupLook`
-    groups: tuple[GroupLook, ...]  # see `RuleLook` and `GroupLook`
+    rules: tuple[RuleLook, ...]  # see `RuleLook`
+    groups: tuple[GroupLook, ...]  # see `GroupLook`
     alarms: tuple[Alarm, ...]  # every alarm so far, the oldest first
     lately: Mapping[str, str] = field(default_factory=dict)
     open: int  # decisions whose outcome is still awaited

@@ -358,8 +358,8 @@ class Parts:
     """The parts with their intervals."""
 
     values: Array  # from the raw counts, so that they add up to the gap; shape [3]
-    middles: Array  # with half a count in every cell, and their standard errors, shapes [3]
-    errors: Array  # with half a count in every cell, and their standard errors, shapes [3]
+    middles: Array  # with half a count in every cell, shape [3]
+    errors: Array  # their standard errors, shape [3]
 
     def less(self, former: Parts) -> Parts:
         """Return how the parts changed since another period, of other rows."""

@@ -184,10 +184,10 @@ def mean_limits(moments: Array, alpha: float | Array, rows_best: float) -> tuple
 class Ends:
     """Rates of groups at the two ends of what unresolved rows could make of them; one array where all are resolved."""
 
-    least: Array  # the smallest possible rate and the rows it is over, shape [..., G]
-    least_n: Array  # the smallest possible rate and the rows it is over, shape [..., G]
-    most: Array  # the largest; the same arrays where every row is resolved
-    most_n: Array  # the largest; the same arrays where every row is resolved
+    least: Array  # the smallest possible rate, shape [..., G]
+    least_n: Array  # the rows that it is over
+    most: Array  # the largest; the same array where every row is resolved
+    most_n: Array  # the rows that it is over
 
     @classmethod
     def certain(cls, rate: Array, n: Array) -> Ends:

@@ -319,8 +319,8 @@ class AuditScope:
     """What the findings of one audit share."""
 
     told: Parameters  # the parameters, and the audit
-    changing: Sequence[str]  # the columns that change, and what was seen of the rows
-    people: People  # the columns that change, and what was seen of the rows
+    changing: Sequence[str]  # the columns that change
+    people: People  # what was seen of the rows
     context: AuditContext  # the parameters, and the audit
     began: float = field(default_factory=time.monotonic)  # when the audit did, on the monotonic clock
     searched: bool = True  # whether the search was compiled in time

@@ -53,9 +53,9 @@ class Moment:
     value: float  # those of the worst case; see `WorstCase`
     loss: float  # mean loss without the adversary; `value` less this is the performance gap on the training rows
     cost: float  # those of the worst case; see `WorstCase`
-    eta: float  # those of the worst case; see `WorstCase`
-    searched: str  # those of the worst case; see `WorstCase`
-    shortfall: float | None  # those of the worst case; see `WorstCase`
+    eta: float
+    searched: str
+    shortfall: float | None
 
     @classmethod
     def of(cls, worst: WorstCase, loss: float) -> Moment:

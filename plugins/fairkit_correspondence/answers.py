@@ -73,22 +73,22 @@ class Answers:
     """Answers of complete documents, in one way to split people."""
 
     documents: list[str]  # what the codes stand for
-    contexts: list[str]  # what the codes stand for
-    names: list[tuple[str, str]]  # what the codes stand for
-    groups: list[str]  # what the codes stand for
+    contexts: list[str]
+    names: list[tuple[str, str]]
+    groups: list[str]
     document: Indices  # codes, shape [n]
-    context: Indices  # codes, shape [n]
-    name: Indices  # codes, shape [n]
-    group: Indices  # codes, shape [n]
-    low: Array  # the answer if everything open is 0, and if it is 1, shape [n]
-    high: Array  # the answer if everything open is 0, and if it is 1, shape [n]
+    context: Indices
+    name: Indices
+    group: Indices
+    low: Array  # the answer if everything open is 0, shape [n]
+    high: Array  # if it is 1
     open: Array  # the probability that is open: 1 for a refusal, the unresolved part of a probability else, shape [n]
     outcome: Indices  # the outcome of each row, as its index in `OUTCOMES`
     order: Array | None
     tokens: Array | None  # of the prompt, as the server counts them; None where it does not say
     block: Indices
-    look: int  # how many planned looks are complete, and how many there are; 1 and 1 without looks
-    looks: int  # how many planned looks are complete, and how many there are; 1 and 1 without looks
+    look: int  # how many planned looks are complete; 1 without looks
+    looks: int  # how many there are
     unfinished: int  # documents that are left out since not all of their questions were asked
 
     @property

@@ -98,9 +98,9 @@ class Document:
 class Plan:
     """A checked plan."""
 
-    documents: tuple[Document, ...]  # the texts with slots, the prompts by name, and the names of every group
-    contexts: Mapping[str, str]  # the texts with slots, the prompts by name, and the names of every group
-    names: tuple[Name, ...]  # the texts with slots, the prompts by name, and the names of every group
+    documents: tuple[Document, ...]  # the texts with slots
+    contexts: Mapping[str, str]  # the prompts by name
+    names: tuple[Name, ...]  # of every group
     column: str  # what the groups are called: the sensitive column of the answers
     question: Question
     asking: Asking

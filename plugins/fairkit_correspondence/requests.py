@@ -36,8 +36,8 @@ class Entry:
 class Request:
     """One question."""
 
-    number: int  # its position in the plan and in the random order of asking
-    order: int  # its position in the plan and in the random order of asking
+    number: int  # its position in the plan
+    order: int  # its position in the random order of asking
     unit: str  # the document, or the set of documents of a list, that it counts for
     context: str
     entries: tuple[Entry, ...]  # one document with its name, or those of a list in the order in which they are shown

@@ -37,9 +37,9 @@ FAIRKIT_CHECK_SETTINGS = {"rows": str(Path(__file__).with_name("sample.csv"))}
 class Versions:
     """Totals over originals that have counterfactual rows; adding two merges them."""
 
-    rows: int  # such originals, all rows, and counterfactual rows of them
-    all_rows: int  # such originals, all rows, and counterfactual rows of them
-    matched: int  # such originals, all rows, and counterfactual rows of them
+    rows: int  # such originals
+    all_rows: int  # all rows
+    matched: int  # counterfactual rows of these originals
     sums: Array  # Σ w, Σ w c, Σ w d, for consistency c and change d of the score
     squares: Array  # Σ w², Σ w² c, Σ w² c², Σ w² d, Σ w² d²
     whole: bool  # whether every c was 0 or 1 and no row weighted

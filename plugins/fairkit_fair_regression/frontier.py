@@ -64,9 +64,9 @@ class Point:
 class Frontier:
     """All mixtures of one run."""
 
-    constraint: str  # what is traded against what, and the bound of the mixture that was chosen
-    loss_name: str  # what is traded against what, and the bound of the mixture that was chosen
-    chosen: float  # what is traded against what, and the bound of the mixture that was chosen
+    constraint: str  # what is bounded
+    loss_name: str  # what is minimised
+    chosen: float  # the bound of the mixture that was chosen
     points: tuple[Point, ...]  # the unconstrained predictor first, then one for each bound
     members: Mapping[int, Member]  # the predictors by number
     ruler: Ruler  # how mixtures are measured
@@ -100,10 +100,10 @@ class Frontier:
 class Ruler:
     """Measures mixtures on rows."""
 
-    scale: Scale  # the label's unit, and the loss
-    loss: Loss  # the label's unit, and the loss
-    sensitive: str | None  # the split and its groups
-    names: tuple[str, ...]  # the split and its groups
+    scale: Scale  # the label's unit
+    loss: Loss
+    sensitive: str | None  # the split
+    names: tuple[str, ...]  # its groups
     parity: bool  # whether the disparity is that of distributions, or the worst group's loss
 
     @property

@@ -74,8 +74,8 @@ class Rates:
 class Constraints:
     """What must hold: group rates within a tolerance, and overall rates below a target."""
 
-    rates: tuple[RateName, ...]  # the rates to be equal between groups, and by how much they may differ
-    tolerances: tuple[float, ...]  # the rates to be equal between groups, and by how much they may differ
+    rates: tuple[RateName, ...]  # to be equal between groups
+    tolerances: tuple[float, ...]  # by how much each may differ
     targets: tuple[tuple[RateName, float], ...] = ()  # overall rates and their limits, such as (("fpr", 0.05),)
     two_sided: bool = False  # targets are approached from both sides: they are operating points, not only limits
     left_out: tuple[frozenset[int], ...] = ()

@@ -83,8 +83,8 @@ class Trained:
 
     booster: Any  # its trees add to `start`, the log-odds of the favorable share
     start: float
-    train: list[Moment]  # one moment for each round, after its tree; `validation` is empty without validation rows
-    validation: list[Moment]  # one moment for each round, after its tree; `validation` is empty without validation rows
+    train: list[Moment]  # one moment for each round, after its tree
+    validation: list[Moment]  # the same; empty without validation rows
     multipliers: NDArray[np.float64]  # after every round's step, shape [rounds, constraints * groups + targets]
 
     @property

@@ -151,7 +151,7 @@ class Bounds:
     """The ends of what a number can be."""
 
     low: float  # on these rows
-    high: float  # on these rows
+    high: float
     outer: tuple[float, float]  # the two ends with equal masses taken as equal: what limits start from
     errors: tuple[Error, Error]  # their standard errors
 

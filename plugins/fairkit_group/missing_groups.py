@@ -48,11 +48,11 @@ class Unknowns:
     """The unknown of one sensitive column (None: of all rows as one group), for one class."""
 
     sensitive: str | None  # the column
-    rows: int  # all rows of the audit, and those without a group
-    missing: int  # all rows of the audit, and those without a group
+    rows: int  # all rows of the audit
+    missing: int  # those without a group
     unlabelled: int  # rows without an outcome, where there is a label
-    totals: Mapping[str, Any]  # the totals by group, and those of the rows without a group as one group, by statistic
-    without: Mapping[str, Any]  # the totals by group, and those of the rows without a group as one group, by statistic
+    totals: Mapping[str, Any]  # by group, by statistic
+    without: Mapping[str, Any]  # of the rows without a group as one group, by statistic
     estimates: Mapping[str, tuple[Metric, Estimate]]  # metrics with their values in the groups, by name
     error: LabelError | None
     outcome_error: LabelError | None

@@ -254,8 +254,8 @@ class ProxyTotals:
     rows: Array  # rows of each, shape [Z]
     sums: Array
     second: Array
-    joint: Array  # Σ w p_a c, shape [K, 4], and Σ w² p_a² c c', shape [K, K, 4, 4]
-    joint_second: Array  # Σ w p_a c, shape [K, 4], and Σ w² p_a² c c', shape [K, K, 4, 4]
+    joint: Array  # Σ w p_a c, shape [K, 4]
+    joint_second: Array  # Σ w² p_a² c c', shape [K, K, 4, 4]
     thresholded: Array  # confusion cells by each row's most probable group, shape [K, 4]
     absent: int  # rows without probabilities
     known: Array  # of rows of a known group, by group and tenth of its probability: rows, Σ p, hits, Σ p (1 - p)

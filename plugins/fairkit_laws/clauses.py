@@ -65,9 +65,9 @@ class Validity:
     sources: tuple[Source, ...] = ()
     quote: str | None = None
     text_sha256: str | None = None
-    mark: Mark | None = None  # how it was read, by whom, when
-    read_by: str | None = None  # how it was read, by whom, when
-    read_on: datetime.date | None = None  # how it was read, by whom, when
+    mark: Mark | None = None  # how it was read
+    read_by: str | None = None  # by whom
+    read_on: datetime.date | None = None  # when
     checked: datetime.date
     recheck_by: datetime.date
     watch: tuple[PendingChange, ...] = ()
@@ -124,8 +124,8 @@ class LawFile(PackFile):
     items: tuple[Clause, ...]
     validity: Validity  # what its items inherit
     sha256: str  # digest of the pack's text
-    refuses: tuple[str, ...] = ()  # what an audit must not rest on (`sensitive_probability`), and why
-    refuses_because: str = ""  # what an audit must not rest on (`sensitive_probability`), and why
+    refuses: tuple[str, ...] = ()  # what an audit must not rest on (`sensitive_probability`)
+    refuses_because: str = ""  # why
     age_limit: AgeLimit | None = None  # when an audit counts no more; None: the law names no age
 
     @property

@@ -426,8 +426,8 @@ class Comparison:
 
     ratio: float | None  # rate over the reference's rate; None where that is 0
     interval: tuple[float, float] | None  # of the ratio, at the report's confidence; None where a group has no interval
-    fisher: float  # two-sided p-values; `boschloo` is None for large groups
-    boschloo: float | None  # two-sided p-values; `boschloo` is None for large groups
+    fisher: float  # a two-sided p-value
+    boschloo: float | None  # another; None for large groups
     deviations: float | None
     more: int  # how many more selections of the group would lift the ratio to four fifths, the others kept
 

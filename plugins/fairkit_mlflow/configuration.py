@@ -40,7 +40,7 @@ class EvaluatorConfig:
     within: tuple[str, ...] = ()
     cluster: tuple[str, ...] = ()
     max: Any = ()  # the policy: `{"demographic_parity_difference:sex": 0.05}`, or texts `METRIC:SENSITIVE=X`
-    min: Any = ()  # the policy: `{"demographic_parity_difference:sex": 0.05}`, or texts `METRIC:SENSITIVE=X`
+    min: Any = ()
     settings: AuditSettings = field(default_factory=AuditSettings)
     key: str | Path | None = None
     everything: bool = False  # whether all findings are logged

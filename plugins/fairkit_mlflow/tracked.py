@@ -35,7 +35,7 @@ class Tracked:
     """A version that MLflow keeps."""
 
     name: str  # what MLflow calls it
-    version: int  # what MLflow calls it
+    version: int
     content: bytes  # the ONNX file, in one piece
     merged: bool  # whether tensors lay in other files there: the file here has another digest then
     run: str  # the run that logged it, where there was one
@@ -200,8 +200,8 @@ State = Literal["stays", "TAKEN BACK", "gone", "NOT LOOKED AT"]
 class AliasOutcome:
     """What became of an alias."""
 
-    name: str  # which; `version` is None where it is not known
-    alias: str  # which; `version` is None where it is not known
+    name: str  # the model's
+    alias: str  # the alias's
     state: State
     reason: str  # why, in a sentence
     version: str | None = None  # which; `version` is None where it is not known

@@ -300,8 +300,8 @@ class Duals:
 
     owner: NDArray[np.int64]  # for each of G groups, the pair of its constraint, from 0, shape [G]
     factors: NDArray[np.float64]  # for each group, z, shape [G]
-    offset: float  # b, and what is allowed on either side of it
-    slack: float  # b, and what is allowed on either side of it
+    offset: float  # b
+    slack: float  # what is allowed on either side of it
 
 
 def sgd_thresholds(stream: Iterable[Rows], duals: Duals, *, gamma: float, steps: int) -> NDArray[np.float64]:

@@ -222,8 +222,8 @@ class Wishes:
     """What the user gave; None stands for what is to be chosen."""
 
     gamma: float | None = None  # see `Setting`
-    rho: float | None = None  # see `Setting`
-    epsilon: float | None = 0.0  # see `Setting`
+    rho: float | None = None
+    epsilon: float | None = 0.0
     has_rho: bool = True  # whether the constraint has a common rate
     favorable_only: bool = False  # rates are of the rows with the favorable outcome, at fit and on held-out rows
     tolerance: float = 0.0  # with ε to be chosen: the violation that is allowed on held-out rows, beside chance

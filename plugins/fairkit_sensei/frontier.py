@@ -41,7 +41,7 @@ class Measured:
     """A network on some rows."""
 
     performance: float  # balanced accuracy; in regression the mean squared error
-    performance_interval: tuple[float, float]  # balanced accuracy; in regression the mean squared error
+    performance_interval: tuple[float, float]
     disparity: float
     disparity_interval: tuple[float, float]
     rows: int  # how many rows the disparity was measured on
@@ -57,10 +57,10 @@ class Measured:
 class Yardstick:
     """How networks are measured."""
 
-    task: Task  # what the numbers mean, and from raw columns to features
-    encoder: Encoder  # what the numbers mean, and from raw columns to features
+    task: Task  # what the numbers mean
+    encoder: Encoder  # from raw columns to features
     geometry: Geometry | None  # for R(ε); None under counterfactual logit pairing
-    epsilon: float  # for R(ε); None under counterfactual logit pairing
+    epsilon: float
     flips: Sequence[Flip]  # for the mean over counterfactuals; used where there is no geometry
     seed: int  # which rows are measured
     versions: Versions | None = None  # counterfactual rows of a file in place of `flips`
@@ -137,8 +137,8 @@ class Yardstick:
 class Frontier:
     """The networks of one run over several ρ."""
 
-    rhos: tuple[float, ...]  # each ρ and its network
-    modules: tuple[Any, ...]  # each ρ and its network
+    rhos: tuple[float, ...]  # each ρ
+    modules: tuple[Any, ...]  # its network
     chosen: float  # the ρ whose network is the result
     yardstick: Yardstick  # how they are measured
 

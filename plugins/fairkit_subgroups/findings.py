@@ -262,9 +262,9 @@ class Ends(NamedTuple):
 class Statement:
     """Searches with the totals of an audit."""
 
-    searched: Searched  # what was searched, how, and what was counted
-    chosen: Parameters  # what was searched, how, and what was counted
-    total: Totals  # what was searched, how, and what was counted
+    searched: Searched  # what was searched
+    chosen: Parameters  # how
+    total: Totals  # what was counted
     confidence: float  # of everything together
 
     @property
@@ -394,8 +394,8 @@ class Searched:
     measures: tuple[Measure, ...]  # what is measured
     halves: int  # 2 where half of the rows is for testing, else 1
     weight: float  # the largest weight; 0 without weights
-    unit: float  # what a loss of 1 is in the label's unit; whether losses are squares of differences of probabilities
-    squared: bool  # what a loss of 1 is in the label's unit; whether losses are squares of differences of probabilities
+    unit: float  # what a loss of 1 is in the label's unit
+    squared: bool  # whether losses are squares of differences of probabilities
     seed: int  # of the split in halves
     left: dict[str, str]  # why columns are not searched
 

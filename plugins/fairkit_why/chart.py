@@ -167,11 +167,11 @@ class Divided:
     """A gap, divided among players."""
 
     of: str  # what the gap is of
-    gap: float  # the difference of the groups' means, and how sure it is
-    noise: Noise  # the difference of the groups' means, and how sure it is
+    gap: float  # the difference of the groups' means
+    noise: Noise  # how sure it is
     means: tuple[float, float] | None  # of the group and of the reference; None where the scale has no origin
-    values: Array  # by player, and how sure they are; None where the groups are too small for intervals
-    sure: Noise  # by player, and how sure they are; None where the groups are too small for intervals
+    values: Array  # by player
+    sure: Noise  # how sure they are; None where the groups are too small for intervals
     players: tuple[str, ...]  # names
     sampled: dict[str, float] | None
     rows: tuple[Array, Array] | None = None
@@ -183,8 +183,8 @@ class Pair:
 
     people: People  # all rows
     sensitive: str  # names
-    group: str  # names
-    reference: str  # names
+    group: str
+    reference: str
     rows: tuple[Ints, Ints]  # the places of both groups' rows among all
     alone: bool  # whether there are no other groups
 

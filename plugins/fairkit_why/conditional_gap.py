@@ -41,8 +41,8 @@ class Left:
     """One version of the number."""
 
     value: float  # what is left of the gap
-    error: float  # its standard error, and degrees of freedom
-    degrees: float  # its standard error, and degrees of freedom
+    error: float  # its standard error
+    degrees: float  # the degrees of freedom
     refused: str | None  # why it is not printed; None where it is
     effective: float  # the effective rows of the weighted group
     far: float  # the share of people without a counterpart
@@ -59,9 +59,9 @@ class Left:
 class Unexplained:
     """What is left toward the group, toward the reference, and toward the overlap; and the nuisances' facts."""
 
-    toward_group: Left  # the three versions; each is the group's number less the reference's
-    toward_reference: Left  # the three versions; each is the group's number less the reference's
-    overlap: Left  # the three versions; each is the group's number less the reference's
+    toward_group: Left  # each the group's number less the reference's
+    toward_reference: Left
+    overlap: Left
     learners: dict[str, float | str]  # what the outcome was fitted with, and the share of boosted trees in the mix
     separating: tuple[str, float]  # the allowed column that separates the groups best, and its area under the curve
 

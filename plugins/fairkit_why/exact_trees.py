@@ -51,8 +51,8 @@ _TURNED = ("BRANCH_GTE", "BRANCH_GT", "BRANCH_NEQ")
 class Coding:
     """How features become codes of which every test asks ``code <= cut``, or whether they are in a set."""
 
-    feature: list[int]  # by coded column: the feature, and whether NaN goes with the small numbers
-    low: list[bool]  # by coded column: the feature, and whether NaN goes with the small numbers
+    feature: list[int]  # the feature, by coded column
+    low: list[bool]  # whether NaN goes with the small numbers
     cuts: list[NDArray[np.float64]]
     equal: list[str]  # by coded column, the mode of its equalities; empty where tests are inequalities
     masks: list[int]  # words with the codes of each set as bits

@@ -412,9 +412,9 @@ def _computed(why: Why, pair: Pair, name: str) -> dict[str, Any]:
 class Why:
     """One audit's gaps."""
 
-    chosen: Parameters  # what was set, the model and the table, and all rows
-    context: AuditContext  # what was set, the model and the table, and all rows
-    people: People  # what was set, the model and the table, and all rows
+    chosen: Parameters  # what was set
+    context: AuditContext  # the model and the table
+    people: People  # all rows
 
     @cached_property
     def recorded(self) -> bool:

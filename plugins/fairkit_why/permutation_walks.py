@@ -62,12 +62,12 @@ class Asks(Protocol):
 class Walks:
     """What walks say."""
 
-    values: Array  # by player, shape [P]; the variance has the rows of both groups and the sampling in it
-    variance: Array  # by player, shape [P]; the variance has the rows of both groups and the sampling in it
-    degrees: Array  # by player, shape [P]; the variance has the rows of both groups and the sampling in it
+    values: Array  # by player, shape [P]
+    variance: Array  # of both groups' rows and of the sampling
+    degrees: Array  # its degrees of freedom
     sampling: float  # the sampling's share of the variance, over all players
-    walks: int  # how many walks were taken, and how many rows the model was asked about
-    calls: int  # how many walks were taken, and how many rows the model was asked about
+    walks: int  # how many walks were taken
+    calls: int  # how many rows the model was asked about
 
 
 def walk(
@@ -338,8 +338,8 @@ def _codes(values: NDArray[Any]) -> Ints:
 class Noise:
     """How sure numbers are."""
 
-    variance: Array  # of each number, and of freedom of the variance, shape [P]
-    degrees: Array  # of each number, and of freedom of the variance, shape [P]
+    variance: Array  # of each number, shape [P]
+    degrees: Array  # the variance's degrees of freedom, shape [P]
     reach: Array  # how far one row could pull each number, shape [P]; 0: no row that was seen pulls it at all
     rows: tuple[float, float]  # of both groups, or their clusters (effective ones under weights)
 

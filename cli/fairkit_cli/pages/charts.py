@@ -368,10 +368,10 @@ def step_curve(points: Sequence[Spec], *, narrow: bool) -> Spec:
 class Timeline:
     """A number over the days."""
 
-    days: Sequence[str]  # the course; NaN where nothing is known
-    values: Sequence[float]  # the course; NaN where nothing is known
-    low: Sequence[float]  # the course; NaN where nothing is known
-    high: Sequence[float]  # the course; NaN where nothing is known
+    days: Sequence[str]  # the days of the course, the oldest first
+    values: Sequence[float]  # its numbers; NaN where nothing is known
+    low: Sequence[float]  # the lower ends of their intervals
+    high: Sequence[float]  # the upper ends
     weeks: Sequence[tuple[str, str, float | None, tuple[float, float] | None]]
     limit: float  # the rule's
     reference: tuple[float, tuple[float, float]] | None = None  # the certificate's value and interval

@@ -50,8 +50,8 @@ class LoadedAuditors:
     """The settings of an audit with what they name loaded, whatever the model and the data: made by `of`."""
 
     settings: AuditSettings  # what the audit was asked for
-    auditors: tuple[Auditor, ...]  # the auditors with their parameters, and the group metrics that they are given
-    metrics: tuple[type[Metric], ...]  # the auditors with their parameters, and the group metrics that they are given
+    auditors: tuple[Auditor, ...]  # with their parameters
+    metrics: tuple[type[Metric], ...]  # the group metrics that they are given
     used: tuple[plugins.Plugin, ...]  # the plugins that these come from
     failures: tuple[str, ...]  # what could not be loaded, in sentences
 

@@ -500,8 +500,8 @@ class Repeats:
 class RowCopies:
     """Copies of whole rows, and repeats in columns that look like ids; ``+`` joins with other rows."""
 
-    whole: Repeats  # counts of rows, and of the cells of columns
-    ids: dict[str, Repeats]  # counts of rows, and of the cells of columns
+    whole: Repeats  # counts of rows
+    ids: dict[str, Repeats]  # counts of the cells of columns
     fine: dict[str, Repeats] = field(default_factory=dict)
     total: int = 0  # the sum of the rows' hashes, 64 bits: the same for the same rows in any order
     checked: int = 0  # how many rows there were when columns were last left out of `fine`

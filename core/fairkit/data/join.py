@@ -131,8 +131,8 @@ class Matches:
     """How many rows have a match in the other table, and which of its rows are used; ``+`` joins with other rows."""
 
     lookup: Lookup
-    rows: int = 0  # all rows, and those with a match
-    found: int = 0  # all rows, and those with a match
+    rows: int = 0  # all rows
+    found: int = 0  # those with a match
     used: NDArray[np.bool_] | None = None
 
     def of(self, batch: pa.RecordBatch) -> Matches:

@@ -278,9 +278,9 @@ class Truth:
     shares: Array  # of the rows, of sum 1, shape [G]
     rates: Array  # shape [K, G]: the true rates
     bases: Array  # shape [K, G]: the share of a group's rows that each rate is over
-    rows: Array  # what was seen already, shapes [G], [K, G], [K, G]; zeros before the first audit
-    denominators: Array  # what was seen already, shapes [G], [K, G], [K, G]; zeros before the first audit
-    counted: Array  # what was seen already, shapes [G], [K, G], [K, G]; zeros before the first audit
+    rows: Array  # seen already, by group, shape [G]; zeros before the first audit
+    denominators: Array  # rows that each rate is over, shape [K, G]
+    counted: Array  # of these, those that the rate counts, shape [K, G]
 
 
 def decided(

@@ -315,8 +315,8 @@ class Change:
     sensitive: str | None = None
     group: str | None = None  # which number: over all rows, a disparity between the groups of a column, or one group's
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    before: float | None  # the number of the first model and of the other
-    after: float | None  # the number of the first model and of the other
+    before: float | None  # the number of the first model
+    after: float | None  # the other's
     interval: Interval | None  # of `after - before`, paired; None where a number is not defined
     better: Better  # which direction of the metric is better for the people concerned
     outcome: Outcome

@@ -160,8 +160,8 @@ class Reading:
     """How to read the outputs of one model on one dataset, settled on a first batch."""
 
     task: Task
-    score: GraphOutput | None  # the outputs that hold scores and labels; None where there is none
-    label: GraphOutput | None  # the outputs that hold scores and labels; None where there is none
+    score: GraphOutput | None  # the output that holds scores; None where there is none
+    label: GraphOutput | None  # the output that holds labels; None where there is none
     kind: ScoreKind  # what the scores are
     threshold: float | None = None
     scale: Scale | None = None

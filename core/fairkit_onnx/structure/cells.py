@@ -428,8 +428,8 @@ class Listed:
 class Block:
     """Columns that take their values together, as cells."""
 
-    name: str  # what it is called, and the raw columns
-    columns: tuple[str, ...]  # what it is called, and the raw columns
+    name: str  # what it is called
+    columns: tuple[str, ...]  # the raw columns
     ordered: bool  # whether the cells are intervals of numbers, in order
     values: Mapping[str, NDArray[Any]]  # by column, one raw value of each cell, shape [cells]
     ends: NDArray[np.float64] | None = None

@@ -216,8 +216,8 @@ class Ensemble:
     feature: NDArray[np.int64]
     threshold: NDArray[Any]
     missing: NDArray[np.bool_]
-    yes: NDArray[np.int64]  # nodes by number; -1 at leaves
-    no: NDArray[np.int64]  # nodes by number; -1 at leaves
+    yes: NDArray[np.int64]  # the next node where the test holds; -1 at leaves
+    no: NDArray[np.int64]  # the next node where it fails; -1 at leaves
     value: NDArray[np.float64]  # a leaf's addend of the sum, shape [N]
     roots: NDArray[np.int64]  # shape [T]
     base: float  # added to the sum

@@ -36,8 +36,8 @@ KINDS = ("LinearClassifier", "LinearRegressor", "Gemm", "MatMul")
 class LinearModel(Encoded):
     """A model whose score follows from a weighted sum of features."""
 
-    weights: NDArray[np.float64]  # the sum, shape [d]
-    base: float  # the sum, shape [d]
+    weights: NDArray[np.float64]  # of each feature in the sum, shape [d]
+    base: float  # the sum's constant
 
     @property
     def width(self) -> int:

@@ -251,11 +251,11 @@ _WHOLE = {"INT8": 2.0**7, "INT16": 2.0**15, "INT32": 2.0**31, "INT64": 2.0**63}
 class Condition:
     """What must hold of a tensor, on every piece of a column, so that an operator keeps the order there."""
 
-    tensor: str  # of which tensor, and for which node
-    node: str  # of which tensor, and for which node
+    tensor: str  # of which tensor
+    node: str  # for which node
     cuts: tuple[float, ...] = ()  # numbers below, at and above which the column is cut
-    finite: bool = False  # whether the tensor must have no infinite number, and not be zero, anywhere
-    nonzero: bool = False  # whether the tensor must have no infinite number, and not be zero, anywhere
+    finite: bool = False  # whether the tensor must have no infinite number
+    nonzero: bool = False  # whether it must not be zero anywhere
     inside: tuple[float, float] | None = None  # between which numbers it must lie
     columns: tuple[str | None, ...] = ()  # the raw column behind each of the tensor's; None for none
 

@@ -187,8 +187,8 @@ RECORD_SCHEMA = "fairkit.frontier/1"
 class Frontier(Tabular, Saved):
     """All points with the front among them, and the chosen one on test rows."""
 
-    performance: str  # the names of the two axes: `accuracy`, `demographic_parity_difference:sex`
-    disparity: str  # the names of the two axes: `accuracy`, `demographic_parity_difference:sex`
+    performance: str  # the name of the vertical axis, such as `accuracy`
+    disparity: str  # of the horizontal one, such as `demographic_parity_difference:sex`
     points: tuple[Point, ...]  # in the order in which they were asked for; the first is the baseline
     front: tuple[int, ...]  # places of the points that no other one beats on both axes, by disparity
     chosen: int | None  # the picked point's place; None where no point is done
@@ -288,8 +288,8 @@ class Measure:
 class Point:
     """One training."""
 
-    plugin: str  # what was tried; the plugin `baseline` is the learner without mitigation
-    parameters: Mapping[str, Any]  # what was tried; the plugin `baseline` is the learner without mitigation
+    plugin: str  # `baseline` is the learner without mitigation
+    parameters: Mapping[str, Any]  # what it was given
     status: Literal["done", "failed"]  # `done`, or `failed` with the reason in `error`
     error: str = ""
     measures: Mapping[str, Measure] = field(default_factory=dict)

@@ -309,7 +309,7 @@ class Repeated:
     """One number over several trainings."""
 
     metric: str  # as in the finding
-    sensitive: str | None  # as in the finding
+    sensitive: str | None
     values: tuple[float, ...]  # the saved model's first, then those of the models trained again
 
     @property

@@ -48,9 +48,9 @@ BEFORE, AFTER = "before", "after"
 class Learned:
     """A fitted model, and what it is measured with."""
 
-    fitted: FittedModel  # the model, its file, and the file of the model before
-    model: OnnxModel  # the model, its file, and the file of the model before
-    baseline: OnnxModel  # the model, its file, and the file of the model before
+    fitted: FittedModel  # in memory
+    model: OnnxModel  # its file
+    baseline: OnnxModel  # the file of the model before
     table: Table  # the training rows
     test: Dataset  # rows to audit on
     compared: Dataset  # those of them on which before and after are compared row by row

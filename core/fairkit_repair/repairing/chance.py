@@ -357,9 +357,9 @@ class CalibrationCells:
     """Calibration rows counted by combination of groups, outcome and decision probability."""
 
     planned: Planned  # the rows that decisions will be judged on
-    atom: Codes  # of each kind of row, shape [M]
-    outcome: Array  # of each kind of row, shape [M]
-    chance: Array  # of each kind of row, shape [M]
+    atom: Codes  # a number for each kind of row, shape [M]
+    outcome: Array  # its outcome
+    chance: Array  # the chance that the model gives it
     count: Array  # rows (effective ones under weights) of each kind, shape [M]
     mass: Array  # the sum of the weights of each kind, shape [M]
     shrink: Array  # effective rows for each row, by combination of groups: 1 without weights, shape [A]

@@ -280,8 +280,8 @@ class ByAudits(Forecast):
     """Predicts the verdict on planned rows from predictions of the calibration rows."""
 
     few, draws, many = 60, 120, 300  # a chance of .95 has a standard error of .03, .02, .013
-    table: Table  # the calibration rows, as methods and as auditors are given them
-    batch: Batch  # the calibration rows, as methods and as auditors are given them
+    table: Table  # the calibration rows, as methods are given them
+    batch: Batch  # the same, as auditors are given them
     context: AuditContext
     whole: AuditContext
     auditor: Any  # what the auditor `group` is given for a verdict, the same with the performance, and the auditor

@@ -28,12 +28,12 @@ Box = tuple[int, ...]
 class CellTree:
     """A tree by nodes: a test is a block, the cells that come here and go to `yes`, and those that go to `no`."""
 
-    block: list[int]  # by node; number 0 is the root, and children have higher numbers. A leaf has the block -1
-    cells: list[int]  # by node; number 0 is the root, and children have higher numbers. A leaf has the block -1
-    others: list[int]  # by node; number 0 is the root, and children have higher numbers. A leaf has the block -1
-    yes: list[int]  # by node; number 0 is the root, and children have higher numbers. A leaf has the block -1
-    no: list[int]  # by node; number 0 is the root, and children have higher numbers. A leaf has the block -1
-    value: list[float]  # by node; number 0 is the root, and children have higher numbers. A leaf has the block -1
+    block: list[int]  # the test's, by node: 0 is the root, children come after it; -1 at a leaf
+    cells: list[int]  # those that go to `yes`
+    others: list[int]  # those that go to `no`
+    yes: list[int]  # a node
+    no: list[int]  # a node
+    value: list[float]  # a leaf's
 
     @property
     def negative(self) -> CellTree:
@@ -348,11 +348,11 @@ class ForestArrays(NamedTuple):
     roots: Ints  # by tree
     block: Ints  # of a node's test; -1: a leaf
     cut: Ints
-    yes: Ints  # nodes; a leaf's value; the largest value below
-    no: Ints  # nodes; a leaf's value; the largest value below
-    parent: Ints  # nodes; a leaf's value; the largest value below
-    value: Floats  # nodes; a leaf's value; the largest value below
-    high: Floats  # nodes; a leaf's value; the largest value below
+    yes: Ints  # the node where the test holds
+    no: Ints  # where it fails
+    parent: Ints  # the node above
+    value: Floats  # a leaf's
+    high: Floats  # the largest below
     masks: Ints  # words
 
 

@@ -228,8 +228,8 @@ class Answer:
     """What is known about the largest value of an objective."""
 
     kind: int  # which objective
-    lower: float  # bounds of the largest value, in the arithmetic of the reals
-    upper: float  # bounds of the largest value, in the arithmetic of the reals
+    lower: float  # a lower bound of the largest value, in the arithmetic of the reals
+    upper: float  # an upper one
     pair: tuple[int, int] | None
     point: tuple[int, ...] | None
     splits: Mapping[tuple[int, ...], Splits] = field(default_factory=dict)

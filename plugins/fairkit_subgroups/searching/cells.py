@@ -38,8 +38,8 @@ class ColumnCells:
     texts: tuple[str, ...] = ()  # text: the value of each cell
     starts: tuple[float, ...] = ()
     ends: tuple[float, ...] = ()
-    other: bool = False  # whether there is a cell of rarer text, and of missing values. Neither joins a run of cells
-    missing: bool = False  # whether there is a cell of rarer text, and of missing values. Neither joins a run of cells
+    other: bool = False  # whether there is a cell of rarer text, which joins no run of cells
+    missing: bool = False  # the same of missing values
 
     @property
     def plain(self) -> int:
@@ -418,7 +418,7 @@ class Number:
 
     most: ClassVar[int] = 20_000
     values: NDArray[np.float64]  # distinct and increasing, without the dropped bits, shape [m]
-    counts: NDArray[np.int64]  # distinct and increasing, without the dropped bits, shape [m]
+    counts: NDArray[np.int64]  # how many rows have each
     missing: int  # how many cells are empty
     dropped: int = 0  # how many bits
     largest: float = -np.inf  # the largest number

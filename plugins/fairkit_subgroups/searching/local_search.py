@@ -88,8 +88,8 @@ class Tracker(Protocol):
 class Search:
     """All groups of a family, for one measure."""
 
-    family: Family  # what is searched for what
-    measure: Measure  # what is searched for what
+    family: Family  # what is searched
+    measure: Measure  # for what
     tables: NDArray[np.int64]  # sums by cell of the measure's statistic, int64, shape [layers, cells, J]
     weighted: bool
     soft: bool

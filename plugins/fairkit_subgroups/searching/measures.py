@@ -162,7 +162,7 @@ class Sides:
     p: Array
     n: Array
     q: Array | None  # the same outside; None for a residual
-    m: Array | None  # the same outside; None for a residual
+    m: Array | None
     centre: Array  # what is taken off: for a residual the mean score, shape [G]; else zeros
     rows: Array  # shape [G]
 

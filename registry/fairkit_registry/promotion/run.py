@@ -29,7 +29,7 @@ class Decision:
     """Whether a version may be what an alias means."""
 
     version: Version  # what was asked for
-    alias: Alias  # what was asked for
+    alias: Alias
     reasons: tuple[Reason, ...]  # everything that speaks against it, and notes
     certificate: Certificate | None
 
@@ -193,7 +193,7 @@ def _of_current(case: Case, trusted: Sequence[PublicKey]) -> Certificate | None:
 class Demotion:
     """What became of an alias that was to be taken back."""
 
-    name: str  # which
+    name: str  # the model's
     alias: str  # which
     version: int  # the version that it was taken from
     now: int | None  # what it points to now; None: nothing

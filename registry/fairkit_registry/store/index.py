@@ -391,14 +391,14 @@ _FORMER = {"pre_registered": "locked"}
 class Version:
     """One version of a model."""
 
-    name: str  # which; versions count from 1 without gaps and are never changed
-    version: int  # which; versions count from 1 without gaps and are never changed
-    model: str  # SHA-256 and bytes of the ONNX file
-    size: int  # SHA-256 and bytes of the ONNX file
+    name: str  # the model's
+    version: int  # from 1 without gaps, never changed
+    model: str  # the SHA-256 of the ONNX file
+    size: int  # its bytes
     filename: str  # what the file was called when it was added
     parent: str | None  # the version it was made from, as `name@version`; None where nobody said
     tags: tuple[str, ...]  # what the user wanted to remember
-    notes: str  # what the user wanted to remember
+    notes: str
     origin: str | None  # the version in another registry that this one was imported from, else None
     added_at: str  # when, UTC
     certificates: tuple[str, ...] = ()  # the SHA-256 of each certificate file, in the order they were attached

@@ -337,10 +337,10 @@ class CheckResult:
 
     problems: tuple[str, ...]  # sentences; empty when all is well
     notes: tuple[str, ...]  # what is harmless: leftovers that `gc` removes
-    blobs: int  # how many blobs were hashed again, and their bytes
-    size: int  # how many blobs were hashed again, and their bytes
-    versions: int  # how many versions and events were followed
-    events: int  # how many versions and events were followed
+    blobs: int  # how many blobs were hashed again
+    size: int  # their bytes
+    versions: int  # how many versions were followed
+    events: int  # how many events
     head: str  # digest of the newest event. Who keeps it elsewhere can tell later whether the log was rewritten
 
     def to_dict(self) -> dict[str, Any]:

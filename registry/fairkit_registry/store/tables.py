@@ -314,8 +314,8 @@ class Event:
     action: str
     name: str | None  # the model it is about
     body: dict[str, Any]  # what was done; enough to rebuild the tables from the log
-    previous: str  # the digest of the event before it, and its own: SHA-256 over the canonical JSON of the rest
-    digest: str  # the digest of the event before it, and its own: SHA-256 over the canonical JSON of the rest
+    previous: str  # the digest of the event before it
+    digest: str  # its own: SHA-256 over the canonical JSON of the rest
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
