@@ -18,8 +18,8 @@ from fairkit_alternatives.laws import Law
 from fairkit_alternatives.statements import (
     Aim,
     Arbitrary,
+    BestCandidate,
     Disagreement,
-    Found,
     NoneOf,
     OneMore,
     PairedCounts,
@@ -75,7 +75,7 @@ class Column:
     disagreement: Mapping[str, Disagreement]
 
     @cached_property
-    def found(self) -> Found | None:
+    def found(self) -> BestCandidate | None:
         """What the test rows say of the pick."""
         return None if self.search.pick is None else found(self.test, self.search.pick, self.aim)
 

@@ -78,7 +78,7 @@ class Setup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
+class Alternative:
     """An alternative: a draw, or a method's or the user's file."""
 
     entry: Mapping[str, Any]  # as among the candidates of `Alternatives`
@@ -379,7 +379,7 @@ def _decisions(model: OnnxModel, table: Table) -> Bits:
     return np.asarray(decided > 0)
 
 
-def train_draw(key: tuple[str, int], setup: Setup) -> Tried:
+def train_draw(key: tuple[str, int], setup: Setup) -> Alternative:
     """Train one draw and let it decide on both lots of rows; one that fails counts as a hit."""
     law = setup.laws[key[0]]
     entry = entry_of(law, key[1], _reads(law, setup))
@@ -387,9 +387,9 @@ def train_draw(key: tuple[str, int], setup: Setup) -> Tried:
         fitted = _fit(law, key[1], setup)
         scores = [_scores(fitted, law, setup, part) for part in (0, 1)]
         cut = _cutoff(scores[0], setup)
-        return Tried(entry=entry, decisions=(scores[0] >= cut, scores[1] >= cut))
+        return Alternative(entry=entry, decisions=(scores[0] >= cut, scores[1] >= cut))
     except Exception:  # a refusal of drawn settings, the library's own, too
-        return Tried(entry=entry, decisions=None)
+        return Alternative(entry=entry, decisions=None)
 
 
 def _reads(law: Law, setup: Setup) -> bool:
@@ -462,7 +462,7 @@ def _draws(
     about: Mapping[str, Any],
     jobs: int | None,
     progress: Progress,
-) -> list[Tried]:
+) -> list[Alternative]:
     """Make every draw, from the state where it is there."""
     keys = [(law.name, number) for law in laws for number in range(law.draws or 0)]
     state_file = _Kept(
@@ -470,7 +470,7 @@ def _draws(
     )
     made = {key: draw for key in keys if (draw := state_file.read(key, setup)) is not None}
 
-    def done(one: Tried) -> None:
+    def done(one: Alternative) -> None:
         state_file.write(one)
         made[one.key] = one
         progress("training alternatives", len(made), len(keys))
@@ -491,7 +491,7 @@ class _Kept:
         if self.folder is not None:
             self.folder.mkdir(parents=True, exist_ok=True)
 
-    def read(self, key: tuple[str, int], setup: Setup) -> Tried | None:
+    def read(self, key: tuple[str, int], setup: Setup) -> Alternative | None:
         if self.folder is None:
             return None
         path = self.folder / f"{key[0]}-{key[1]}.bits"
@@ -500,9 +500,9 @@ class _Kept:
         bits = np.unpackbits(np.frombuffer(path.read_bytes(), dtype=np.uint8), count=sum(self.sizes)).astype(bool)
         first, second = np.split(bits, [self.sizes[0]])
         law = setup.laws[key[0]]
-        return Tried(entry=entry_of(law, key[1], _reads(law, setup)), decisions=(first, second))
+        return Alternative(entry=entry_of(law, key[1], _reads(law, setup)), decisions=(first, second))
 
-    def write(self, one: Tried) -> None:
+    def write(self, one: Alternative) -> None:
         if self.folder is not None and one.decisions is not None:
             content = np.packbits(np.concatenate(one.decisions)).tobytes()
             write_atomic(self.folder / f"{one.key[0]}-{one.key[1]}.bits", content)
@@ -516,7 +516,7 @@ def _files(
     aim: Aim,
     *,
     blind: bool,
-) -> list[Tried]:
+) -> list[Alternative]:
     """Fit methods in the ways that they name, and load files."""
     models = [(name, OnnxModel.load(file)) for name, file in files.items()]
     for name in methods:
@@ -528,7 +528,7 @@ def _files(
             continue
         parts = [_decisions(model, part.table) for part in setup.parts]
         entry = {"name": name, "law": None, "draw": None, "reads_group": bool(read)}
-        made.append(Tried(entry=entry, decisions=(parts[0], parts[1]), content=model.content))
+        made.append(Alternative(entry=entry, decisions=(parts[0], parts[1]), content=model.content))
     return made
 
 
@@ -554,7 +554,9 @@ def _of_method(name: str, setup: Setup, base: OnnxModel, aim: Aim) -> list[tuple
     return made
 
 
-def _result(about: Mapping[str, Any], laws: tuple[Law, ...], tried: Sequence[Tried], setup: Setup) -> Alternatives:
+def _result(
+    about: Mapping[str, Any], laws: tuple[Law, ...], tried: Sequence[Alternative], setup: Setup
+) -> Alternatives:
     """Count, and write the file of the pick."""
     with_decisions = [(draw, draw.decisions) for draw in tried if draw.decisions is not None]
     counts = _counted(setup, [decisions for _, decisions in with_decisions])
@@ -588,7 +590,7 @@ def _counted(setup: Setup, decisions: Sequence[tuple[Bits, Bits]]) -> list[Paire
     ]
 
 
-def _file_of(one: Tried, decisions: tuple[Bits, Bits], setup: Setup) -> bytes:
+def _file_of(one: Alternative, decisions: tuple[Bits, Bits], setup: Setup) -> bytes:
     """Return the file of the pick; that of a draw, trained again, decides every selection and test row as it did."""
     if one.content is not None:
         return one.content

@@ -131,7 +131,7 @@ def tail_of(probability: float) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class BestCandidate:
     """The pick on the test rows: at least so much less disparity, at most so much loss."""
 
     place: int
@@ -154,13 +154,13 @@ def pick(selection: Sequence[PairedCounts], aim: Aim, names: Sequence[str] = ())
     return min(map(int, fit), key=lambda index: (-less[index], names[index] if names else "", index), default=None)
 
 
-def found(test: PairedCounts, place: int, aim: Aim) -> Found:
+def found(test: PairedCounts, place: int, aim: Aim) -> BestCandidate:
     """Return what the test rows say of the pick (found)."""
     row = test.take([place])
     (lost,), (error,) = losses(row, aim)
     (low,), _ = reduction_ends(row, aim, aim.alpha / 2)
     at_most = float(lost + tail_of(aim.alpha / 2) * error)
-    return Found(
+    return BestCandidate(
         place=place,
         reduction=float(reductions(row, aim)[0]),
         at_least=float(low),

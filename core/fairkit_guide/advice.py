@@ -234,9 +234,9 @@ def advise(
         An answer is none of the question's.
     """
     from fairkit.data.loading import load_data
-    from fairkit_guide.look import look
+    from fairkit_guide.roles import guess_roles
 
-    guess = look(data)
+    guess = guess_roles(data)
     typed = {
         "label": label,
         "favorable": favorable,

@@ -78,13 +78,13 @@ def init(
 def _guided(data: str, roles: dict[str, Any], given: dict[str, str | None]) -> Advice:
     """Ask on a terminal for what no option answers, and return the advice."""
     from fairkit_guide.advice import advise, check_answers, tree
-    from fairkit_guide.look import look
+    from fairkit_guide.roles import guess_roles
 
     check_answers(given)
     typed = {key: value for key, value in given.items() if value is not None}
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return advise(data, **roles, **typed)
-    guess = look(data)
+    guess = guess_roles(data)
     if roles["favorable"] is None and roles["label"] in (None, guess.get("label")) and "asked" in guess:
         roles = roles | {
             "favorable": _choose(f"Which value of {guess['label']} is good for the person?", guess["asked"])

@@ -25,7 +25,7 @@ _OUTCOMES = ("repaid", "paid", "actual", "observed", "truth", "ground_truth", "y
 _LOOK_AT = 65_536
 
 
-def look(data: Any) -> dict[str, Any]:
+def guess_roles(data: Any) -> dict[str, Any]:
     """Guess the label, its favorable value, the sensitive columns and columns of predictions from names and values."""
     from fairkit.data.sources import open_source
 
