@@ -36,7 +36,7 @@ PEOPLE = ""
 """In place of a sensitive column: the group that conditions describe, and everybody else."""
 _NUMBERS = ("outcome", "decision", "score", "weights", "clusters")
 MOST_ROWS, FEWEST_SAMPLED = 200_000, 1_000
-"""Of a larger table so many rows are kept for each split, as many of every group where there are, but at least these."""
+"""Rows of a larger table that are kept for each split, as many of every group where there are; and at least of each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +121,8 @@ class Collected:
         if profile.rows > MOST_ROWS:
             w = np.ones(len(batch)) if batch.weights is None else batch.weights
             y, d = (numbers[name][0] for name in ("outcome", "decision"))
-            parts = (*((y if yes else 1 - y) * (d if said else 1 - d) for yes in (0, 1) for said in (0, 1)), 1.0, w)
+            outcomes, decisions = (1 - y, y), (1 - d, d)
+            parts = [*(each * said for each in outcomes for said in decisions), np.ones(len(w)), w]
             for name, (codes,) in groups.items():
                 sizes = [profile.rows] * 2 if name == PEOPLE else list(profile.groups[name].values())
                 most[name], there = most_of_each(sizes), codes >= 0
