@@ -73,10 +73,10 @@ class FairRegression(Mitigator):
 
     def _base(self, run: Run) -> Any:
         """Return the learner: a name, or an estimator with fit and predict."""
-        given: Any = getattr(run.learner, "estimator", run.learner)
-        if self.estimator is not None and given is not None:
+        base_learner: Any = getattr(run.learner, "estimator", run.learner)
+        if self.estimator is not None and base_learner is not None:
             raise ParameterError("fair-regression: give a learner or an estimator, not both")
-        estimator = self.estimator if self.estimator is not None else given
+        estimator = self.estimator if self.estimator is not None else base_learner
         if estimator is None or isinstance(estimator, str):
             if estimator is None and self.parameters.constraint == "seo":
                 return "linear"

@@ -389,7 +389,7 @@ def without_sensitive(table: Table, groups: Groups) -> Table:
     """Leave the sensitive columns out of the features: their part is fitted, and dropped, by itself."""
     columns = {name for name, split in table.groups.items() if split is groups}
     columns |= set() if groups.split is None else set(groups.split.columns)
-    kept = tuple(name for name in table.features if name not in columns)
-    if not kept:
+    features = tuple(name for name in table.features if name not in columns)
+    if not features:
         raise DataError(f"{table.name}: constraint=seo needs features besides the sensitive columns")
-    return dataclasses.replace(table, features=kept)
+    return dataclasses.replace(table, features=features)

@@ -74,8 +74,8 @@ class ColumnCoder:
     def _values(self, column: pa.Array) -> NDArray[np.int64]:
         codes = codes_of(column)
         cells, numbers = codes.cells, np.zeros(len(codes.values) + 1, dtype=np.int64)
-        for place in codes.counted()[0]:
-            numbers[place] = self._number(_group_text(cells[place]))
+        for code in codes.counted()[0]:
+            numbers[code] = self._number(_group_text(cells[code]))
         return codes.mapped(numbers)
 
     def _bins(self, column: pa.Array) -> NDArray[np.int64]:
@@ -164,7 +164,7 @@ class GroupCoder:
     def merge(self, right: GroupCoder) -> None:
         """Add what another coder of the same split learned from other rows."""
         numbers = [
-            {place: coder._number(name) for name, place in others.index.items()}
+            {code: coder._number(name) for name, code in others.index.items()}
             for coder, others in zip(self.columns, right.columns, strict=True)
         ]
         for cell, count in right._counts.items():
@@ -200,13 +200,13 @@ class GroupCoder:
             )
         small = self._small(cell_counts, table)
         self.joined = len(small)
-        own = [cell for cell in cells if cell not in small]
-        places = {cell: index for index, cell in enumerate(own)} | dict.fromkeys(small, len(own))
-        self.names = self._named(own) + [SMALL_GROUPS] * bool(small)
+        large = [cell for cell in cells if cell not in small]
+        places = {cell: index for index, cell in enumerate(large)} | dict.fromkeys(small, len(large))
+        self.names = self._named(large) + [SMALL_GROUPS] * bool(small)
         shape = [len(coder.index) for coder in self.columns]
         self._lookup = np.full(int(np.prod(shape)), -1, dtype=np.int64)
         self._lookup[[int(np.ravel_multi_index(cell, shape)) for cell in cells]] = [places[c] for c in cells]
-        self._sizes = [cell_counts[cell] for cell in own] + [sum(cell_counts[cell] for cell in small)] * bool(small)
+        self._sizes = [cell_counts[cell] for cell in large] + [sum(cell_counts[cell] for cell in small)] * bool(small)
         self.unknown = sum(self._counts.values()) - sum(cell_counts.values())
 
     def _small(self, counts: dict[tuple[int, ...], int], table: str) -> set[tuple[int, ...]]:
@@ -217,7 +217,7 @@ class GroupCoder:
         by_size = sorted(counts, key=lambda cell: (counts[cell], cell))
         small = [cell for cell in by_size if counts[cell] < self.counts_from]
         for cell in by_size[len(small) :] if small else ():
-            if len(small) > 1 and sum(counts[one] for one in small) >= self.counts_from:
+            if len(small) > 1 and sum(counts[cell] for cell in small) >= self.counts_from:
                 break
             small.append(cell)
         if small and len(small) == len(counts):
