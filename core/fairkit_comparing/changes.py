@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairkit.data.groups import BUCKETS
+from fairkit.data.hashing import BUCKETS
 from fairkit.data.roles import HIGHEST, LARGEST, reference_of
 from fairkit.intervals import two_sided
 from fairkit.metrics import ODDS, Rate, field_names

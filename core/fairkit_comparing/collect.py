@@ -12,7 +12,7 @@ from fairkit import plugins
 from fairkit.auditing.measure import score_once, views
 from fairkit.auditing.prepare import LoadedAuditors, prepared
 from fairkit.auditors import ComparesTables
-from fairkit.data.groups import BUCKETS
+from fairkit.data.hashing import BUCKETS
 from fairkit.engines.base import add
 from fairkit.engines.local import opened
 from fairkit.intervals import student

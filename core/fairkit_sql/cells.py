@@ -17,7 +17,7 @@ import numpy as np
 
 from fairkit.data.arrow_types import as_arrow, as_numpy
 from fairkit.data.digest import TableDigest
-from fairkit.data.groups import BUCKETS, KEY, buckets_of
+from fairkit.data.hashing import BUCKETS, KEY, buckets_of
 from fairkit.data.parts import ParquetPart
 from fairkit.data.snapshot import plain_rows
 from fairkit.data.sources import FilledPart, records_source

@@ -13,7 +13,7 @@ import numpy as np
 from fairkit.auditing.measure import measure
 from fairkit.data.arrow_types import as_numpy
 from fairkit.data.duplicate_rows import copied_rows
-from fairkit.data.groups import KEY
+from fairkit.data.hashing import KEY
 from fairkit.data.profile import BATCH_ROWS, tally_of
 from fairkit.data.snapshot import plain_rows
 from fairkit.data.source import Source

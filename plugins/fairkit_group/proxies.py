@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.data.groups import BUCKETS, known_shares, proxies
+from fairkit.data.groups import known_shares, proxies
+from fairkit.data.hashing import BUCKETS
 from fairkit.data.roles import proxy_of
 from fairkit.intervals import two_sided
 from fairkit.metrics import Rate

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.data.groups import BUCKETS, known_groups, proxies
+from fairkit.data.groups import known_groups, proxies
+from fairkit.data.hashing import BUCKETS
 from fairkit.intervals import Spread, own_quantile
 from fairkit.limits import turning_odds
 from fairkit.metrics import CONFUSION, Estimate, Metric, Rate

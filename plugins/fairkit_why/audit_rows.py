@@ -10,8 +10,7 @@ import numpy as np
 
 from fairkit.auditing.measure import views
 from fairkit.data.arrow_types import as_numpy
-from fairkit.data.duplicate_rows import mixed
-from fairkit.data.groups import words_of
+from fairkit.data.hashing import mixed, words_of
 from fairkit.data.roles import value_text
 from fairkit.errors import DataError, ParameterError, did_you_mean
 from fairkit.intervals import guarded, two_sided

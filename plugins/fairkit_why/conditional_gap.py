@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.data.duplicate_rows import mixed
+from fairkit.data.hashing import mixed
 from fairkit.intervals import guarded, student, two_sided
 from fairkit_why.permutation_walks import by_cluster, clustered
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from fairkit.data.groups import BUCKETS
+from fairkit.data.hashing import BUCKETS
 from fairkit.errors import DataError, ModelError, ParameterError
 from fairkit.intervals import student, two_sided
 from fairkit.models.scorer import Predictions

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.data.arrow_types import Batch, as_arrow, as_numpy, decoded, equal_cells
-from fairkit.data.groups import buckets_of, probabilities_of, query_numbers
+from fairkit.data.groups import probabilities_of
+from fairkit.data.hashing import buckets_of, query_numbers
 from fairkit.data.parts import Elsewhere
 from fairkit.data.profile import (
     BATCH_ROWS,

@@ -15,7 +15,8 @@ from fairkit.data.arrow_types import as_arrow, as_numbers, as_numpy, codes_of, d
 from fairkit.data.column_summary import Sheet, lookalikes
 from fairkit.data.digest import TableDigest
 from fairkit.data.duplicate_rows import DistinctRows, Repeats, RowCopies
-from fairkit.data.groups import GroupCoder, probabilities_of, quartile_edges, rows_where, words_of
+from fairkit.data.groups import GroupCoder, probabilities_of, quartile_edges, rows_where
+from fairkit.data.hashing import words_of
 from fairkit.data.roles import (
     HIGHEST,
     LARGEST,
