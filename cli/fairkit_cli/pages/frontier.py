@@ -1,8 +1,8 @@
-"""Performance against disparity: of the models of one run, of a search, of a frontier; a ring marks the pick."""
+"""Performance against disparity: of a search, of a frontier; a ring marks the pick."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fairkit.support.escaping import measured, number
 from fairkit_cli.helping import as_options
@@ -27,13 +27,11 @@ from fairkit_cli.pages.parts import (
     name_of,
     numbers,
     page_only,
-    sized,
     words,
 )
-from fairkit_repair.scored_rows import Tradeoff
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from fairkit_repair.frontiers.state import Frontier
 
@@ -59,32 +57,6 @@ def tradeoff_chart(
         return charts.tradeoff(points, x_title, y_title, narrow=narrow, limit=limit)
 
     return Chart(title, draw, table, caption, legend if len(kinds) > 1 else (), on=On.PAGE, name="frontier")
-
-
-def tradeoff_section(details: Mapping[str, Any]) -> Section | None:
-    """Return the frontier among a mitigation's details; None where there is none."""
-    tradeoff = Tradeoff.read(details.get(Tradeoff.key))
-    if tradeoff is None:
-        return None
-    points = [
-        TradePoint(
-            name=p.name, kind="", x=p.x, x_interval=p.x_interval, y=p.y, y_interval=p.y_interval, picked=p.chosen
-        )
-        for p in tradeoff.points
-    ]
-    title = f"{tradeoff.y_title} against {tradeoff.x_title}"
-    rows: list[Sequence[Cell]] = [
-        (p.name, *sized(p.y, p.y_interval), *sized(p.x, p.x_interval), "chosen" if p.chosen else "")
-        for p in tradeoff.points
-    ]
-    measures = numbers(tradeoff.y_title, "interval", tradeoff.x_title, "interval")
-    table = Table(title, [*words("model"), *measures, *words("role")], rows)
-    intro = (
-        f"Models learned together, on held-out rows; a {tradeoff.better} {tradeoff.y_title} is better, and so is a "
-        "lower disparity. The ring marks the result."
-    )
-    chart = tradeoff_chart(points, tradeoff.x_title, tradeoff.y_title, title, title, table)
-    return Section("The frontier of this run", [Note(intro), chart], on=On.PAGE)
 
 
 def frontier_page(result: Frontier) -> Page:
@@ -124,8 +96,8 @@ def _picked(result: Frontier) -> Inline:
     """Say which point was chosen, how sure it was, and what the test rows say of it."""
     if result.chosen is None:
         return [Span("Nothing picked", "strong"), ": no point is done."]
-    kept = result.verdict in (None, "pass")
-    word = "Picked" if kept else f"Not picked ({result.verdict}), the surest point"
+    passes = result.verdict in (None, "pass")
+    word = "Picked" if passes else f"Not picked ({result.verdict}), the surest point"
     sentence: list[Inline] = [
         Span(word, "strong"),
         ": ",
@@ -134,8 +106,8 @@ def _picked(result: Frontier) -> Inline:
     ]
     if result.verdict is not None:
         chance = result.chances[result.chosen] or 0.0
-        told = f"Predicted chance of keeping the limit {result.limit:g}: {chance:.2f}. On the test rows: "
-        sentence.append(f" {told}{result.verdict}: {as_options(result.reason)}.")
+        text = f"Predicted chance of keeping the limit {result.limit:g}: {chance:.2f}. On the test rows: "
+        sentence.append(f" {text}{result.verdict}: {as_options(result.reason)}.")
     return sentence
 
 
@@ -217,9 +189,9 @@ def _repeats(result: Frontier) -> Section | None:
         return None
     count = max(len(values) for values in result.repeats.values())
     rows: list[Sequence[Cell]] = []
-    for place, values in result.repeats.items():
+    for point, values in result.repeats.items():
         x, y = (f"{number(min(axis))} to {number(max(axis))}" for axis in zip(*values, strict=True))
-        rows.append((name_of(result.points[place].name), y, x))
+        rows.append((name_of(result.points[point].name), y, x))
     title = f"Each trained {count} times, on rows drawn anew: no interval covers this"
     columns = [*words("point"), *numbers(result.performance, result.disparity)]
     return Section(title, [Table("Retraining", columns, rows)])

@@ -167,9 +167,9 @@ def _same(label: str, columns: Mapping[str, Any]) -> list[Part]:
         return [Note("Nothing else is the same.", "muted", on=On.TEXT)]
     # A one-hot 0 tells little: what is the case comes first.
     named = sorted(columns, key=lambda name: columns[name] in (0, None))[:MOST_NAMED]
-    told = ", ".join(f"{name} {cell_text(columns[name])}" for name in named)
+    values = ", ".join(f"{name} {cell_text(columns[name])}" for name in named)
     more = len(columns) - len(named)
-    sentence = f"The same: {told}" + (f" and {more} more columns." if more else ".")
+    sentence = f"The same: {values}" + (f" and {more} more columns." if more else ".")
     rows = [(name_of(column), name_of(cell_text(cell))) for column, cell in columns.items()]
     table = Table(f"{label}: what is the same", words("column", "both"), rows[:MOST_COLUMNS])
     title = f"The same in {len(rows)} {'column' if len(rows) == 1 else 'columns'}"
@@ -230,13 +230,13 @@ class Divided:
 
 def divided(report: Report) -> list[Divided]:
     """Return the decompositions of gaps, by sensitive column and group."""
-    found: dict[Any, list[Finding]] = {}
+    by_column: dict[Any, list[Finding]] = {}
     for finding in report.findings:
         if finding.auditor == AUDITOR:
-            found.setdefault((finding.sensitive, finding.reference, finding.parameters.get("group")), []).append(
+            by_column.setdefault((finding.sensitive, finding.reference, finding.parameters.get("group")), []).append(
                 finding
             )
-    return [Divided(tuple(one)) for one in found.values()]
+    return [Divided(tuple(findings)) for findings in by_column.values()]
 
 
 def why_parts(report: Report) -> list[Section]:
@@ -249,7 +249,9 @@ def _parts(report: Report, division: Divided) -> list[Part]:
     """Return what is said about one group, a paragraph for each part of the division."""
     attributions = [a for a in division.of("attribution") if a.evidence.get("columns")]
     head = _head(division)
-    parts: list[Part] = [Note([Span("why  ", on=On.SCREEN), capital(head)], "strong")]
+    sampled = next((each for each in division.findings if each.evidence.get("sample")), None)
+    parts: list[Part] = [] if sampled is None else [Note(sampled.notes[0])]
+    parts.append(Note([Span("why  ", on=On.SCREEN), capital(head)], "strong"))
     parts += [Note(text) for each in attributions[:1] if (text := in_people(report, each))]
     if attributions:
         parts += [_table(head, attributions), Note(_rest(attributions[0]))]
@@ -320,7 +322,7 @@ def _table(label: str, attributions: Sequence[Finding]) -> Table:
     rows: list[Sequence[Cell]] = []
     for name, part in list(parts[0].items())[:MOST]:
         bar = "#" * round(_MARKS * abs(part["value"]) / longest)
-        rows.append((name_of(name), *(_cell(one.get(name)) for one in parts), bar))
+        rows.append((name_of(name), *(_cell(part.get(name)) for part in parts), bar))
     columns = [*words("column"), *words(*map(_title, attributions)), Column("", on=On.TEXT)]
     return Table(label, columns, rows)
 
