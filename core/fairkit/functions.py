@@ -8,7 +8,6 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -17,6 +16,7 @@ from fairkit.errors import DataError, ParameterError
 from fairkit.limits import student
 from fairkit.metrics import Estimate, Metric
 from fairkit.statistics import Rows, Statistic
+from fairkit.support.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

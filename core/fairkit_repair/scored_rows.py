@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -16,6 +15,7 @@ from fairkit.errors import ParameterError, PolicyError
 from fairkit.models.scorer import bound
 from fairkit.results.evidence import Evidence
 from fairkit.support.files import record_of
+from fairkit.support.lazy_dataclass import dataclass, field
 from fairkit_comparing.run import comparison, paired_up
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from fairkit.errors import DataError
 from fairkit.intervals import student, two_sided
 from fairkit.support.files import record_of
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_fair_regression.losses import disparities
 
 if TYPE_CHECKING:

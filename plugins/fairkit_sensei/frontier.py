@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from fairkit.intervals import student, two_sided
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_onnx.write.export import TabularModel
 from fairkit_repair.learners import one_pool
 from fairkit_sensei.counterfactuals import ColumnFlips

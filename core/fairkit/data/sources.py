@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from fairkit.data.text_files import CsvPart
 from fairkit.errors import DataError, FairkitError
 from fairkit.sources.address import Address, masked, said
 from fairkit.sources.interface import Files, StoredFile, source_at
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit.support.lazy_package import imported
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,6 +11,7 @@ from fairkit.errors import ParameterError, PolicyError, did_you_mean
 from fairkit.results.rendering import Saved, Tabular, ends, place, place_words, plotted
 from fairkit.results.rules import ADJUSTMENTS, Adjustment, Rule, RuleResult
 from fairkit.support.files import record_of
+from fairkit.support.lazy_dataclass import dataclass, field, replace
 
 if TYPE_CHECKING:
     from fairkit.results.findings import Better, Finding, Interval, VerdictName
