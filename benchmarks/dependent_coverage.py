@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 from scipy import special
 
-from fairkit.data.groups import BUCKETS, buckets_of
+from fairkit.data.hashing import BUCKETS, buckets_of
 from fairkit.intervals import Spread, own_quantile
 from fairkit.statistics import Rows, Scores
 from fairkit_dependent import SCORE_BUCKETS, STRATA_BUCKETS, by_bucket, clustered

@@ -110,8 +110,8 @@ def check_workers(client: Any, distributions: Mapping[str, str], extras: Iterabl
         **{_plain(name): distribution for name, distribution in distributions.items()},
     }
     libraries = {extra: _libraries(extra) for extra in sorted(extras)}
-    for address, found in client.run(_probe()).items():
-        _check_worker(address, found, wanted, libraries)
+    for address, answer in client.run(_probe()).items():
+        _check_worker(address, answer, wanted, libraries)
 
 
 def _check_worker(
@@ -273,10 +273,10 @@ class DaskEngine:
             with lost("counting the rows"):
                 starts = itertools.repeat(0)
                 futures = self._start(local.count, source, starts, itertools.repeat(()))
-                found = self.client.gather(futures)
-            failed = [one.failed for one in found if one.failed is not None]
+                results = self.client.gather(futures)
+            failed = [result.failed for result in results if result.failed is not None]
             if not failed:
-                return tuple(one.rows for one in found)
+                return tuple(result.rows for result in results)
             if not any(source.widen(text) for text in failed):
                 raise DataError(f"{source.name} cannot be read: {failed[0]}")
 
@@ -299,8 +299,8 @@ class DaskEngine:
         for part, start, arguments in zip(source.parts, starts, each, strict=False):
             inner = getattr(part, "part", part)
             frame = self.client.compute(inner.delayed) if isinstance(inner, FramePart) else part
-            place = local.PartPosition(source.of(part).name, source.types, start, getattr(part, "around", None))
-            futures.append(self._submit(function.__name__, local.call, function, frame, place, *arguments, *shared))
+            position = local.PartPosition(source.of(part).name, source.types, start, getattr(part, "around", None))
+            futures.append(self._submit(function.__name__, local.call, function, frame, position, *arguments, *shared))
         return futures
 
     def _watch(self, futures: Sequence[Any], source: Source, progress: Told) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.data.groups import BUCKETS
+from fairkit.data.hashing import BUCKETS
 from fairkit.limits import student, weighted_share_limits
 from fairkit.metrics import Estimate, Mean, Metric, Rate, moments_of
 from fairkit.statistics import MomentSums, ScoreTable
@@ -76,8 +76,8 @@ class Noise:
 def doubts_of(clusters: Sequence[float] | Array, effective: Sequence[float] | Array) -> dict[int, str]:
     """Return why intervals are not to be trusted, by the place of the group."""
     both = enumerate(zip(clusters, effective, strict=True))
-    told = {place: too_few(int(count), float(size)) for place, (count, size) in both}
-    return {place: text for place, text in told.items() if text}
+    doubts = {index: too_few(int(count), float(size)) for index, (count, size) in both}
+    return {index: text for index, text in doubts.items() if text}
 
 
 def too_few(clusters: int, effective: float = math.inf) -> str:
@@ -161,10 +161,10 @@ def jackknife_pair(compute: Callable[[Array], Array], sums: Array, weights: Arra
     with np.errstate(all="ignore"):
         whole = used_weights @ np.asarray(compute(total), dtype=np.float64)[..., 0]
         left = np.asarray(compute(total - mine), dtype=np.float64)
-        known: NDArray[np.bool_] = np.asarray(np.isfinite(left).all(axis=1))
-        share = np.where(known, used_weights[:, None], 0.0)
+        finite: NDArray[np.bool_] = np.asarray(np.isfinite(left).all(axis=1))
+        share = np.where(finite, used_weights[:, None], 0.0)
         share = share / share.sum(axis=0)
-        without = (share[:, None] * np.where(known[:, None], left, 0.0)).sum(axis=0)
+        without = (share[:, None] * np.where(finite[:, None], left, 0.0)).sum(axis=0)
     there: NDArray[np.bool_] = np.asarray(np.any(mine != 0, axis=(0, 3)))
     buckets = there.sum(axis=1, keepdims=True)
     sizes = np.einsum("s,sgbm->gb", used_weights, np.abs(mine))  # as much as they count in the pooled number

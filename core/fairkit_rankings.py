@@ -235,7 +235,7 @@ def per_relevance(part: Array, queries: Queries) -> Pulls:
     """Return the sum over queries of a group's mean part over that of its mean relevance."""
     assert queries.relevance is not None  # noqa: S101 -- asked of labelled rankings only
     there = compared(queries)
-    top, bottom = (np.where(there, _shares(one, queries), 0.0) for one in (part, queries.relevance))
+    top, bottom = (np.where(there, _shares(ranks, queries), 0.0) for ranks in (part, queries.relevance))
     ratio, pull = ratio_of(top, bottom)
     return ratio, pull, there
 
@@ -318,7 +318,7 @@ def ndcg(positions: Positions, relevance: Array, k: int) -> Array:
     values, gains = discounts(k), 2.0**relevance - 1
     best = Positions.of(positions.query, relevance)
     # equal relevances share positions and gains alike, so that the best order needs no other rule for them
-    reached, ideal = (np.bincount(positions.query, gains * one.worth(values)) for one in (positions, best))
+    reached, ideal = (np.bincount(positions.query, gains * ranks.worth(values)) for ranks in (positions, best))
     with np.errstate(invalid="ignore"):
         return np.asarray(np.where(ideal > 0, reached / np.where(ideal > 0, ideal, 1.0), np.nan))
 
@@ -338,11 +338,11 @@ def pairs(positions: Positions, relevance: Array) -> tuple[Array, Array] | None:
     base = starts[positions.query]
     for grade in grades[1:]:
         total = np.r_[0.0, np.cumsum(relevance[order] < grade)]
-        own = relevance == grade
+        in_grade = relevance == grade
         low, high = base + positions.before, base + positions.before + positions.tied
         whole = np.r_[starts, len(query)][positions.query + 1]
-        right[own] = (total[whole] - total[high] + 0.5 * (total[high] - total[low]))[own]
-        all_of[own] = (total[whole] - total[base])[own]
+        right[in_grade] = (total[whole] - total[high] + 0.5 * (total[high] - total[low]))[in_grade]
+        all_of[in_grade] = (total[whole] - total[base])[in_grade]
     return right, all_of
 
 
@@ -357,11 +357,11 @@ TOP = 10
 class Queries:
     """Sums by query and group, shape [Q, G] each."""
 
-    rows: Array  # items, their exposures, and the places that they have among the first k
-    exposure: Array  # items, their exposures, and the places that they have among the first k
-    top: Array  # items, their exposures, and the places that they have among the first k
-    relevance: Array | None = None  # the sum of relevance, and of exposure times relevance; None without a label
-    clicks: Array | None = None  # the sum of relevance, and of exposure times relevance; None without a label
+    rows: Array  # items
+    exposure: Array  # the sum of their exposures
+    top: Array  # the places that they have among the first k
+    relevance: Array | None = None  # the sum of relevance; None without a label
+    clicks: Array | None = None  # the sum of exposure times relevance; None without a label
     right: Array | None = None
     pairs: Array | None = None
     ndcg: Array | None = None  # of each query, shape [Q]; None without a label

@@ -79,7 +79,11 @@ class AlternativesAuditor(Auditor):
 
     def begin(self, context: AuditContext) -> None:
         """Read the evidence: of the certificate that is checked, else of the file."""
-        signed = [one.evidence[KEY] for one in context.signed if one.auditor == self.name and KEY in one.evidence]
+        signed = [
+            finding.evidence[KEY]
+            for finding in context.signed
+            if finding.auditor == self.name and KEY in finding.evidence
+        ]
         if not signed and not self.parameters.evidence:
             return
         self._found = _evidence_of(signed[0]) if signed else Alternatives.read(Path(self.parameters.evidence))
@@ -102,10 +106,11 @@ class AlternativesAuditor(Auditor):
         about = self._found.about
         cells = {tuple(names): index for index, names in enumerate(about["groups"])}
         names = [context.dataset.group_names(split) for split in about["sensitive"]]
-        own, back = np.unique([batch.groups[split] for split in about["sensitive"]], axis=1, return_inverse=True)
+        distinct, back = np.unique([batch.groups[split] for split in about["sensitive"]], axis=1, return_inverse=True)
         # a row without a group has the code -1
         places = [
-            cells.get(tuple(of[c] if c >= 0 else "" for of, c in zip(names, one, strict=True)), -1) for one in own.T
+            cells.get(tuple(of[c] if c >= 0 else "" for of, c in zip(names, cell, strict=True)), -1)
+            for cell in distinct.T
         ]
         codes = np.array(places, dtype=np.int64)[back.reshape(-1)]
         if predictions.decision is None or batch.favorable is None or (codes < 0).any():
@@ -123,11 +128,11 @@ class AlternativesAuditor(Auditor):
         rows = search.test.base + (search.selection.base if search.about["selected_from_test"] else 0)
         if not np.array_equal(total, rows):
             raise DataError("the audited model decides these rows otherwise than the evidence about alternatives says")
-        kept = {KEY: json.dumps(search.to_dict(), separators=(",", ":"))}
+        evidence = {KEY: json.dumps(search.to_dict(), separators=(",", ":"))}
         made = []
         for column in search.columns.values():
-            made += _of_column(column, kept)
-            kept = {}  # once is enough
+            made += _of_column(column, evidence)
+            evidence = {}  # once is enough
         return made
 
 
@@ -157,13 +162,13 @@ def _of_column(column: Column, evidence: Mapping[str, Any]) -> list[Finding]:
     made += [
         Finding(
             metric="alternatives_share",
-            value=one.hits / one.draws,
-            interval=(0.0, max(one.share, one.hits / one.draws)),
-            parameters=declared | {"law": one.law, "draws": one.draws},
+            value=share.hits / share.draws,
+            interval=(0.0, max(share.share, share.hits / share.draws)),
+            parameters=declared | {"law": share.law, "draws": share.draws},
             notes=("Draws that these rows do not exclude, over all; the upper end is the statement.",),
             **common,
         )
-        for one in column.one_more
+        for share in column.one_more
     ]
     return made + [
         Finding(
@@ -199,7 +204,7 @@ class AlternativesChart(EvidenceChart):
 
     def table(self, value: Any) -> ChartTable:
         """Return the alternatives with the largest reductions, the pick first."""
-        lines = sorted(_records(value), key=lambda one: (not one["pick"], -one["reduction"]))
+        lines = sorted(_records(value), key=lambda candidate: (not candidate["pick"], -candidate["reduction"]))
         return ChartTable(
             columns=("alternative", "groups", "less disparity", "from", "to", "loss", "from", "to"),
             rows=[
@@ -212,11 +217,12 @@ class AlternativesChart(EvidenceChart):
 
     def picture(self, value: Any, *, narrow: bool) -> Mapping[str, Any]:
         """Draw a point for each alternative, the accepted loss and the bound as lines, the pick larger."""
-        found = _evidence_of(value)
+        evidence = _evidence_of(value)
         points = [
-            {"name": one["name"], "law": one["law"] or "others", "column": one["column"],
-             "reduction": round(one["reduction"], 5), "loss": round(one["loss"], 5), "size": 140 if one["pick"] else 24}
-            for one in _records(value)
+            {"name": candidate["name"], "law": candidate["law"] or "others", "column": candidate["column"],
+             "reduction": round(candidate["reduction"], 5), "loss": round(candidate["loss"], 5),
+             "size": 140 if candidate["pick"] else 24}
+            for candidate in _records(value)
         ]  # fmt: skip
         x = {"field": "loss", "type": "quantitative", "title": "loss"}
         y = {"field": "reduction", "type": "quantitative", "title": "less disparity"}
@@ -235,9 +241,9 @@ class AlternativesChart(EvidenceChart):
                         "color": {"field": "law", "type": "nominal", "title": None if narrow else "tried"},
                     },
                 },
-                {"data": {"values": [{"loss": found.aim.loss}]}, "mark": rule, "encoding": {"x": x}},
+                {"data": {"values": [{"loss": evidence.aim.loss}]}, "mark": rule, "encoding": {"x": x}},
                 {
-                    "data": {"values": [{"reduction": column.none.at_most} for column in found.columns.values()]},
+                    "data": {"values": [{"reduction": column.none.at_most} for column in evidence.columns.values()]},
                     "mark": rule,
                     "encoding": {"y": y},
                 },

@@ -74,8 +74,8 @@ class BarycenterModel(FittedModel):
         moved = plain
         for transport in self.transports:
             moved = transport.add_to(graph, moved)
-        kept = graph.node("Mul", [plain, float(1 - np.float32(self.share))])
-        mixed = graph.node("Add", [kept, graph.node("Mul", [moved, self.share])])
+        share_of_plain = graph.node("Mul", [plain, float(1 - np.float32(self.share))])
+        mixed = graph.node("Add", [share_of_plain, graph.node("Mul", [moved, self.share])])
         add_outputs(graph, mixed, "regression")
         return graph.build()
 
@@ -263,8 +263,8 @@ class Transport:
         low = graph.node("Min", [low, graph.constant([[last - 1]], np.int64)])
         high = graph.node("Add", [low, graph.constant([[1]], np.int64)])
         x0, x1, y0, y1 = (
-            graph.node("GatherElements", [table, place], axis=1)
-            for table, place in ((start, low), (start, high), (end, low), (end, high))
+            graph.node("GatherElements", [table, end], axis=1)
+            for table, end in ((start, low), (start, high), (end, low), (end, high))
         )
         slope = graph.node("Div", [graph.node("Sub", [y1, y0]), graph.node("Sub", [x1, x0])])
         return graph.node("Add", [y0, graph.node("Mul", [slope, graph.node("Sub", [values, x0])])])
@@ -289,7 +289,9 @@ def learn(
     shares = np.bincount(groups, weights, minlength=count) / weights.sum()
     middle = shares @ quantiles
     unit = max(float(np.ptp(values)), 1e-12)
-    maps = [_knots(own, middle, unit) for own in quantiles] + [(np.array([0.0, 1.0]), np.array([0.0, 1.0]))]
+    maps = [_knots(quantile_row, middle, unit) for quantile_row in quantiles] + [
+        (np.array([0.0, 1.0]), np.array([0.0, 1.0]))
+    ]
     longest = max(len(start) for start, _ in maps)
     padded = [_padded(start, end, longest, unit) for start, end in maps]
     return Transport(
@@ -312,12 +314,12 @@ def quantile(
 def largest_distance(values: NDArray[np.float64], groups: NDArray[np.int64], weights: NDArray[np.float64]) -> float:
     """Return the largest difference between a group's distribution function and everybody's, in [0, 1]."""
     order = np.argsort(values, kind="stable")
-    sorted_values, own, mass = values[order], groups[order], weights[order]
+    sorted_values, codes_sorted, mass = values[order], groups[order], weights[order]
     last = np.append(sorted_values[1:] > sorted_values[:-1], True)
     everybody = np.cumsum(mass)[last] / mass.sum()
     worst = 0.0
     for group in range(int(groups.max()) + 1):
-        part = np.where(own == group, mass, 0.0)
+        part = np.where(codes_sorted == group, mass, 0.0)
         if part.sum() > 0:
             worst = max(worst, float(np.abs(np.cumsum(part)[last] / part.sum() - everybody).max()))
     return worst
@@ -327,9 +329,9 @@ def _knots(
     start: NDArray[np.float64], end: NDArray[np.float64], unit: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Make one knot of those that are too near, at their means; add the ends, from where the slope is 1."""
-    place = np.concatenate([[0], np.cumsum(np.diff(start) > NEAREST * unit)])
-    sizes = np.bincount(place)
-    start, end = np.bincount(place, start) / sizes, np.bincount(place, end) / sizes
+    knot = np.concatenate([[0], np.cumsum(np.diff(start) > NEAREST * unit)])
+    sizes = np.bincount(knot)
+    start, end = np.bincount(knot, start) / sizes, np.bincount(knot, end) / sizes
     return np.concatenate([[start[0] - unit], start, [start[-1] + unit]]), np.concatenate(
         [[end[0] - unit], end, [end[-1] + unit]]
     )

@@ -98,7 +98,9 @@ def _lines(card: Card) -> Iterator[str]:
     if card.notes:
         yield escaped(card.notes)
         yield ""
-    mitigation = next((one.mitigation for one in card.certificates if one.mitigation is not None), None)
+    mitigation = next(
+        (certificate.mitigation for certificate in card.certificates if certificate.mitigation is not None), None
+    )
     rows = [
         ("SHA-256 of the ONNX file", f"`{card.model_sha256}`"),
         ("added", card.added_at),
@@ -226,21 +228,21 @@ def _result(certificate: CertifiedReport) -> dict[str, Any]:
             "name": data.name,
             "args": {"sha256": data.sha256, "rows": data.rows, "groups": dict(data.groups)},
         },
-        "metrics": [_metric(one, certificate) for one in _chosen(report)],
+        "metrics": [_metric(finding, certificate) for finding in _chosen(report)],
     }
 
 
 def _chosen(report: Report) -> Sequence[Finding]:
     """Return findings: those the policy limits, then those over all rows, then differences between groups."""
-    asked = {(rule.metric, rule.sensitive) for rule in report.policy}
+    ruled = {(rule.metric, rule.sensitive) for rule in report.policy}
     finite = [finding for finding in report.findings if finding.value is not None and math.isfinite(finding.value)]
 
     def place(one: Finding) -> int:
-        if (one.metric, one.sensitive) in asked:
+        if (one.metric, one.sensitive) in ruled:
             return 0
         return 1 if one.sensitive is None else 2 if one.metric.endswith("_difference") else 3
 
-    return [one for one in sorted(finite, key=place) if place(one) < 3][:MOST_METRICS]
+    return [finding for finding in sorted(finite, key=place) if place(finding) < 3][:MOST_METRICS]
 
 
 def _metric(finding: Finding, certificate: CertifiedReport) -> dict[str, Any]:
@@ -271,15 +273,15 @@ def _end(end: float) -> float | None:
 def _json(value: Any) -> str:
     """Write JSON that every YAML reader takes for the same: what a reader would act on is shown as an escape."""
     text = json.dumps(_shown(value), ensure_ascii=False, allow_nan=False)
-    return _BREAKS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _BREAKS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _shown(value: Any) -> Any:
     if isinstance(value, str):
         return visible(value)
     if isinstance(value, dict):
-        return {visible(str(key)): _shown(one) for key, one in value.items()}
-    return [_shown(one) for one in value] if isinstance(value, list | tuple) else value
+        return {visible(str(key)): _shown(item) for key, item in value.items()}
+    return [_shown(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 # A CycloneDX 1.7 machine-learning bill of materials for one version.
@@ -352,7 +354,7 @@ def _model_card(card: Card) -> dict[str, Any]:
     if card.certificates:
         newest = card.certificates[0]
         parameters["task"] = newest.report.model.task
-        parameters["datasets"] = [_dataset(one) for one in _by_data(card.certificates)]
+        parameters["datasets"] = [_dataset(certificate) for certificate in _by_data(card.certificates)]
         result["quantitativeAnalysis"] = {
             "performanceMetrics": [entry for finding in newest.report.findings for entry in _metrics(finding)]
         }
@@ -402,8 +404,8 @@ def _bom_metric(kind: str, value: float, interval: Interval | None) -> dict[str,
 def _assessments(certificate: CertifiedReport) -> list[dict[str, str]]:
     strategy = "none certified"
     if certificate.mitigation is not None:
-        told = json.dumps(certificate.mitigation["parameters"], sort_keys=True)
-        strategy = f"{certificate.mitigation['plugin']} {told}"
+        parameters = json.dumps(certificate.mitigation["parameters"], sort_keys=True)
+        strategy = f"{certificate.mitigation['plugin']} {parameters}"
     return [
         {
             "groupAtRisk": rule.sensitive or "all",

@@ -221,10 +221,10 @@ def _scored(
 ) -> Predictions:
     """Score the batch's rows with some columns set to given values; rows that have them already are not asked again."""
     assignment = {column: value for column, value in combination.items() if column in columns}
-    other = np.zeros(len(batch), dtype=bool)
+    flipped = np.zeros(len(batch), dtype=bool)
     for column, value in assignment.items():
-        other |= columns[column] != value
-    places = np.flatnonzero(other)
+        flipped |= columns[column] != value
+    places = np.flatnonzero(flipped)
     if not len(places):
         return original
     copy = {name: values[places] for name, values in columns.items()}
@@ -317,7 +317,7 @@ def _findings(
         interval = functools.partial(_share_interval, flips)
         findings.append(made("consistency", flips.sums[1], interval, better="higher", notes=told))
     if flips.top or regression:
-        most = max((one.change for one in flips.top), default=0.0) if regression else 1.0
+        most = max((flip.change for flip in flips.top), default=0.0) if regression else 1.0
         if regression and not flips.sums[2] > 0:
             notes.append("No row's score changes, so that nothing tells by how much others would.")
         interval = functools.partial(_change_interval, flips, most)

@@ -136,13 +136,13 @@ class DataAuditor(Auditor):
         gaps: dict[str, Array] = {}
         for name, codes in batch.groups.items():
             size = len(context.dataset.group_names(name)) + 1
-            place = np.where(codes < 0, size - 1, codes)
+            code = np.where(codes < 0, size - 1, codes)
             groups[name] = np.column_stack(
-                [np.bincount(place, weights, size) for weights in (np.ones(len(batch)), labelled, good)]
+                [np.bincount(code, weights, size) for weights in (np.ones(len(batch)), labelled, good)]
             )
             gaps[name] = np.zeros((size, len(self._columns)))
             if absent is not None:
-                np.add.at(gaps[name], place, absent)
+                np.add.at(gaps[name], code, absent)
         return TableCounts(groups, gaps)
 
     def findings(self, total: TableCounts, context: AuditContext) -> list[Finding]:
@@ -376,14 +376,14 @@ class BinnedRows:
 
 def sampled(dataset: Dataset, columns: Sequence[str], progress: Any) -> BinnedRows:
     """Return the rows of the smallest hashes of their cells, whatever their order, in bins of equal numbers of rows."""
-    kept: list[tuple[NDArray[np.uint64], list[NDArray[Any]], dict[str, NDArray[np.int64]]]] = []
+    sample: list[tuple[NDArray[np.uint64], list[NDArray[Any]], dict[str, NDArray[np.int64]]]] = []
     seen = 0
     for batch in dataset.batches(columns, partial=True):
         cells = [_numbers(batch.column(name)) for name in columns]
         seen += len(batch)
         progress("reading rows", seen, dataset.profile.rows)
-        kept = [_smallest([*kept, (_hashes(cells), cells, dict(batch.groups))], 2 * SAMPLE)]
-    hashes, cells, groups = _smallest(kept, SAMPLE)
+        sample = [_smallest([*sample, (_hashes(cells), cells, dict(batch.groups))], 2 * SAMPLE)]
+    hashes, cells, groups = _smallest(sample, SAMPLE)
     bins = np.column_stack([_binned(column) for column in cells])
     return BinnedRows(bins, groups, (hashes & np.uint64(1)).astype(bool), tuple(columns), seen <= len(hashes))
 
@@ -468,13 +468,16 @@ def told_apart(sample: BinnedRows, name: str, context: AuditContext) -> Finding:
     z = two_sided(context.confidence)
     order = sorted(range(len(per_column)), key=lambda c: -per_column[c])[:3]
     carried = [{"column": sample.columns[c], "auc": float(per_column[c])} for c in order]
-    names = ", ".join(f"{one['column']} {one['auc']:.2f}" for one in carried)
-    told = (
+    names = ", ".join(f"{column['column']} {column['auc']:.2f}" for column in carried)
+    summary = (
         "The group cannot be told above chance from the other columns by this rule."
         if low <= 0.5
         else f"The other columns tell group {groups[group]!r} best; each alone: {names}."
     )
-    notes = [told, "A naive Bayes rule on binned columns was trained on one half of the rows and tested on the other."]
+    notes = [
+        summary,
+        "A naive Bayes rule on binned columns was trained on one half of the rows and tested on the other.",
+    ]
     notes += [] if sample.whole else [f"On {len(sample.half):,} rows, those of the smallest hashes."]
     return Finding(
         auditor="data",
@@ -510,14 +513,14 @@ def _log_odds(bins: NDArray[np.int64], inside: NDArray[np.bool_], half: NDArray[
 
 def _auc(scores: Array, inside: NDArray[np.bool_], half: NDArray[np.bool_]) -> tuple[float, float]:
     """Return the mean of the two halves' ROC-AUC and its standard error (DeLong, DeLong & Clarke-Pearson 1988)."""
-    found = []
+    areas = []
     for side in (False, True):
         yes, no = np.sort(scores[(half == side) & inside]), np.sort(scores[(half == side) & ~inside])
         # the share of the others that a row beats, ties counting one half
         beats = (np.searchsorted(no, yes, "left") + np.searchsorted(no, yes, "right")) / (2 * len(no))
         beaten = 1 - (np.searchsorted(yes, no, "left") + np.searchsorted(yes, no, "right")) / (2 * len(yes))
-        found.append((beats.mean(), beats.var(ddof=1) / len(yes) + beaten.var(ddof=1) / len(no)))
-    return float(np.mean([auc for auc, _ in found])), float(math.sqrt(sum(variance for _, variance in found)) / 2)
+        areas.append((beats.mean(), beats.var(ddof=1) / len(yes) + beaten.var(ddof=1) / len(no)))
+    return float(np.mean([auc for auc, _ in areas])), float(math.sqrt(sum(variance for _, variance in areas)) / 2)
 
 
 @hookimpl

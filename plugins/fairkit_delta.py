@@ -90,11 +90,11 @@ def _table(deltalake: Any, address: Address, inner: Address | None) -> Any:
     version = None if text is None else int(text)
     if inner is None and not Path(address.location).is_dir():
         raise fairkit.DataError(f"there is no folder {address.location!r} with a Delta table")
-    place = address.location if inner is None else inner.text
+    location = address.location if inner is None else inner.text
     try:
-        table = deltalake.DeltaTable(place, storage_options=None if inner is None else _settings(inner))
+        table = deltalake.DeltaTable(location, storage_options=None if inner is None else _settings(inner))
     except deltalake.exceptions.TableNotFoundError:
-        raise fairkit.DataError(f"there is no Delta table at {place}, or you may not read it") from None
+        raise fairkit.DataError(f"there is no Delta table at {location}, or you may not read it") from None
     newest = table.version()
     if version is not None and version > newest:
         raise fairkit.DataError(f"{address.text} has no version {version}; its newest is {newest}")

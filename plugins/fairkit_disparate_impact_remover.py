@@ -51,8 +51,8 @@ def quantile_knots(x: Floats, weights: Floats, most: int) -> tuple[Floats, Float
     values, mass = values[mass > 0], mass[mass > 0]
     ranks = (np.cumsum(mass) - mass / 2.0) / mass.sum()
     if len(values) > most:
-        kept = np.unique(np.searchsorted(ranks, np.linspace(ranks[0], ranks[-1], most)))
-        values, ranks = values[kept], ranks[kept]
+        indices = np.unique(np.searchsorted(ranks, np.linspace(ranks[0], ranks[-1], most)))
+        values, ranks = values[indices], ranks[indices]
     return values, ranks
 
 
@@ -67,7 +67,7 @@ def median_repair(samples: list[Floats], weights: list[Floats], most: int) -> li
     everybody = quantile_knots(np.concatenate(samples), np.concatenate(weights), most)
     maps = []
     for values, ranks in [*knots, everybody]:
-        images = np.median([np.interp(ranks, other, xs) for xs, other in knots], axis=0)
+        images = np.median([np.interp(ranks, ys, xs) for xs, ys in knots], axis=0)
         edges = (values[:-1] + values[1:]) / 2.0
         single, first = np.unique(edges.astype(np.float32), return_index=True)
         images = np.append(images[first], images[-1])
@@ -99,11 +99,11 @@ class RepairedEncoding:
         """Encode and repair raw columns; shape [n, len(names)]."""
         matrix, codes = self.encoder.transform(columns), self.groups.transform(columns)
         keep, move = np.float32(1.0 - self.amount), np.float32(self.amount)
-        for place, maps in zip(self.places, self.maps, strict=True):
-            x = matrix[:, place].copy()
+        for column, maps in zip(self.places, self.maps, strict=True):
+            x = matrix[:, column].copy()
             for group, steps in enumerate(maps):
                 rows = (codes == group) & ~np.isnan(x)
-                matrix[rows, place] = keep * x[rows] + move * steps(x[rows])
+                matrix[rows, column] = keep * x[rows] + move * steps(x[rows])
         return matrix
 
     def add_to(self, graph: GraphBuilder) -> str:
@@ -125,9 +125,9 @@ class RepairedEncoding:
             outputs=list(range(len(trees))),
             base=[0.0] * len(trees),
         )
-        kept = graph.node("Mul", [x, 1.0 - self.amount])
+        part_kept = graph.node("Mul", [x, 1.0 - self.amount])
         moved = graph.node("Mul", [stepped, self.amount])
-        repaired = graph.node("Where", [graph.node("IsNaN", [x]), x, graph.node("Add", [kept, moved])])
+        repaired = graph.node("Where", [graph.node("IsNaN", [x]), x, graph.node("Add", [part_kept, moved])])
         untouched = [index for index in range(len(self.names)) if index not in self.places]
         if not untouched:
             return repaired
@@ -184,10 +184,10 @@ def learn_repair(
     """Learn the encoding that repairs a table's numeric features."""
     codes = GroupCodes.learn(table.columns, groups)
     sensitive = {column.name for column in codes.keys.columns}
-    kept = tuple(name for name in table.features if name not in sensitive)
-    if not kept:
+    features = tuple(name for name in table.features if name not in sensitive)
+    if not features:
         raise fairkit.DataError(f"{table.name}: all features are sensitive; nothing is left to learn from")
-    encoder = encoder_for(learner, dataclasses.replace(table, features=kept))
+    encoder = encoder_for(learner, dataclasses.replace(table, features=features))
     numbers = {column.name for column in encoder.columns if isinstance(column, NumberColumn)}
     places = [index for index, name in enumerate(encoder.names) if name in numbers]
     matrix, weights = encoder.transform(table.columns).astype(np.float64), table.row_weights()

@@ -153,11 +153,11 @@ class ExponentiatedGradient(Mitigator):
                     )
 
     def _model(self, reduction: Any, oracle: Oracle, table: Table, groups: Groups) -> MixtureModel:
-        weights = np.array([reduction.weights_[place] for place in reduction.predictors_.index], dtype=np.float64)
+        weights = np.array([reduction.weights_[index] for index in reduction.predictors_.index], dtype=np.float64)
         weights = np.where(weights > _NEGLIGIBLE, weights, 0.0)
         kept = [index for index, weight in enumerate(weights) if weight]
         shares = weights[kept] / weights[kept].sum()
-        members = [member_of(reduction.predictors_.iloc[place]) for place in kept]
+        members = [member_of(reduction.predictors_.iloc[index]) for index in kept]
         chance = mixture_chance(np.stack([m.scores(oracle.matrix) for m in members], axis=1), shares.tolist())
         rates = self._rates(chance, table, groups)
         violation = max(abs(rate - every["all"]) for every in rates.values() for rate in every.values())
@@ -319,9 +319,9 @@ class Oracle:
 
     def __sklearn_clone__(self) -> Oracle:
         """Return another one on the same rows; nothing is copied."""
-        other = object.__new__(Oracle)
-        other.__dict__ = dict(self.__dict__)
-        return other
+        clone = object.__new__(Oracle)
+        clone.__dict__ = dict(self.__dict__)
+        return clone
 
     def fit(self, _: Any, targets: Any, sample_weight: Any) -> Oracle:
         """Learn which rows to accept; targets 0 or 1, shape [n], weights as their costs."""

@@ -182,7 +182,7 @@ class ExposureShift(Mitigator):
             chosen.constraint,
             chosen.tolerance,
             chosen.top_k,
-            lambda place: run.progress("shifting groups", place, 60),
+            lambda step: run.progress("shifting groups", step, 60),
         )
         reached = disparity(chosen.constraint, after)
         notes = list(base.notes)
@@ -225,9 +225,9 @@ def _some_queries(table: Table, run: Run) -> Table:
     assert table.queries is not None  # noqa: S101 -- a table of rankings
     sizes = np.bincount(table.queries)
     order = run.rng().permutation(len(sizes))
-    kept = np.zeros(len(sizes), dtype=bool)
-    kept[order[np.cumsum(sizes[order]) <= MOST_ROWS]] = True
-    return table.take(kept[table.queries])
+    keep = np.zeros(len(sizes), dtype=bool)
+    keep[order[np.cumsum(sizes[order]) <= MOST_ROWS]] = True
+    return table.take(keep[table.queries])
 
 
 def _items(table: Table, keys: GroupKeys, scores: NDArray[np.float64]) -> Chunk:
@@ -257,12 +257,12 @@ NUMBERS: dict[str, Callable[[Queries], Array]] = {
 
 def disparity(constraint: str, values: Array) -> float:
     """Return the largest difference, of `disparate_treatment` 1 - the smallest ratio; 0 for fewer than two groups."""
-    known = values[np.isfinite(values)]
-    if len(known) < 2:
+    finite = values[np.isfinite(values)]
+    if len(finite) < 2:
         return 0.0
     if constraint == "disparate_treatment":
-        return float(1 - known.min() / known.max()) if known.max() > 0 else 0.0
-    return float(known.max() - known.min())
+        return float(1 - finite.min() / finite.max()) if finite.max() > 0 else 0.0
+    return float(finite.max() - finite.min())
 
 
 def learn_shifts(
@@ -290,9 +290,9 @@ def learn_shifts(
         low, high = 0.0, size + float(shifts.max() - shifts[worst])
         for _ in range(_BISECTIONS):
             middle = (low + high) / 2
-            tried = shifts.copy()
-            tried[worst] += middle
-            found = numbers(tried)
+            trial = shifts.copy()
+            trial[worst] += middle
+            found = numbers(trial)
             others = np.delete(found, worst)
             pair = np.array([found[worst], np.nanmax(others)])
             near = found[worst] >= pair[1] or disparity(constraint, pair) <= tolerance

@@ -205,8 +205,8 @@ def _snapshot(table: Any, address: Address) -> Any:
     snapshot = table.snapshot_by_id(int(text))
     if snapshot is None:
         newest = table.current_snapshot()
-        known = "it has none" if newest is None else f"its current one is {newest.snapshot_id}"
-        raise fairkit.DataError(f"{address.text} has no snapshot {text}; {known}")
+        current = "it has none" if newest is None else f"its current one is {newest.snapshot_id}"
+        raise fairkit.DataError(f"{address.text} has no snapshot {text}; {current}")
     return snapshot
 
 
@@ -222,7 +222,7 @@ def _plain_text(schema: Any) -> Any:
     import pyarrow as pa
 
     return pa.schema(
-        [pa.field(one.name, pa.string() if pa.types.is_large_string(one.type) else one.type) for one in schema]
+        [pa.field(field.name, pa.string() if pa.types.is_large_string(field.type) else field.type) for field in schema]
     )
 
 

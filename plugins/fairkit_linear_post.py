@@ -164,9 +164,9 @@ class LinearPost(Mitigator):
         cells = counts.reshape(-1, classes)
         if self.parameters.constraint == "demographic_parity":
             cells = cells.sum(axis=1, keepdims=True)
-        group, place = np.unravel_index(int(cells.argmin()), cells.shape)
+        group, cell = np.unravel_index(int(cells.argmin()), cells.shape)
         if cells.min() < self.parameters.min_group:
-            of = "" if cells.shape[1] == 1 else f" of class {(table.classes or (0, 1))[place]!r}"
+            of = "" if cells.shape[1] == 1 else f" of class {(table.classes or (0, 1))[cell]!r}"
             raise DataError(
                 f"{table.name}: group {groups.names[group]!r} has {int(cells.min())} rows{of}, fewer than "
                 f"min_group={self.parameters.min_group}; merge groups, add rows, or lower `min_group`"
@@ -196,7 +196,9 @@ class LinearPost(Mitigator):
             pairs = [(train, rest)]
             if seen is not None:
                 pairs.append((seen.take(~inside), seen.take(inside)))
-            return [class_probabilities(fit_learner(learner, one, run), other.columns) for one, other in pairs]
+            return [
+                class_probabilities(fit_learner(learner, inside, run), outside.columns) for inside, outside in pairs
+            ]
 
         probabilities, *others = out_of_folds(table, fold, answers, run.progress)
         return probabilities, others[0] if others else None
@@ -311,7 +313,7 @@ class ByGroup:
 
     codes: GroupCodes  # how raw columns become one of the groups
     slope: NDArray[np.float32]  # shape [groups + 1, classes], the last row 0
-    shift: NDArray[np.float32]  # shape [groups + 1, classes], the last row 0
+    shift: NDArray[np.float32]  # the same shape
 
     def terms(self, probabilities: NDArray[np.float32], columns: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
         """Return the terms, shape [n, classes]."""
@@ -321,9 +323,9 @@ class ByGroup:
     def add_to(self, graph: GraphBuilder, probabilities: str) -> str:
         """Put the terms into a graph, [rows, classes]."""
         codes = graph.reshape(self.codes.add_to(graph), [-1])
-        kept = graph.node("Gather", [graph.constant(1 - self.slope), codes], axis=0)
+        share_kept = graph.node("Gather", [graph.constant(1 - self.slope), codes], axis=0)
         shift = graph.node("Gather", [graph.constant(self.shift), codes], axis=0)
-        return graph.node("Sub", [graph.node("Mul", [probabilities, kept]), shift])
+        return graph.node("Sub", [graph.node("Mul", [probabilities, share_kept]), shift])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -391,8 +393,8 @@ def add_probabilities(graph: GraphBuilder, model: TabularModel) -> str:
     score = add_estimator(graph, matrix, model.estimator, model.task, width=len(model.encoder.names))
     if model.task == "multiclass":
         return score
-    other = graph.node("Sub", [1.0, score])
-    return graph.node("Concat", [other, score], axis=1)
+    complement = graph.node("Sub", [1.0, score])
+    return graph.node("Concat", [complement, score], axis=1)
 
 
 # The linear programme of fair classification, solved in its dual: a few multipliers, whatever the rows.

@@ -75,8 +75,8 @@ def parse(address: str) -> dict[str, str]:
     path, _, query = address.removeprefix("pkcs11:").partition("?")
     attributes: dict[str, str] = {}
     for part, separator, names in ((path, ";", _PATH), (query, "&", _QUERY)):
-        for one in filter(None, part.split(separator)):
-            key, equals, value = one.partition("=")
+        for attribute in filter(None, part.split(separator)):
+            key, equals, value = attribute.partition("=")
             if key == "pin-value":
                 raise ParameterError(
                     f"{_shown(address)}: a PIN on the command line is seen by other users; "

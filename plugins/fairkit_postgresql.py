@@ -91,9 +91,9 @@ def _uri(address: Address) -> str:
     user, host, port = address.host()
     if not address.slashes:
         raise fairkit.DataError("addresses of PostgreSQL are written postgresql://user@host:port/database?query=...")
-    told = host or os.environ.get("PGHOST", "")
-    if told and not told.startswith("/"):
-        check_reachable(told, port or int(os.environ.get("PGPORT") or _PORT))
+    host_text = host or os.environ.get("PGHOST", "")
+    if host_text and not host_text.startswith("/"):
+        check_reachable(host_text, port or int(os.environ.get("PGPORT") or _PORT))
     named = "" if user is None else f"{quote(user)}@"
     where = f"{named}{host or ''}{'' if port is None else f':{port}'}/{quote(address.key)}"
     settings = {

@@ -27,8 +27,8 @@ GRID = tuple(round(0.01 * step, 2) for step in range(1, 101))
 
 def band_decisions(scores: NDArray[np.float64], deprived: NDArray[np.bool_], theta: float) -> NDArray[np.float64]:
     """Decide by a band: with |2p - 1| ≤ θ by the group, else by the score."""
-    own, other = _thresholds(theta)
-    accepted: NDArray[np.float64] = (scores >= np.where(deprived, own, other)).astype(np.float64)
+    upper, lower = _thresholds(theta)
+    accepted: NDArray[np.float64] = (scores >= np.where(deprived, upper, lower)).astype(np.float64)
     return accepted
 
 
@@ -75,14 +75,14 @@ class RejectOption(PostProcessor):
         allowed = self.parameters.tolerance + judged.margin()
         good = [index for index, (difference, _) in enumerate(judgements) if difference <= allowed]
         best = (
-            max(good, key=lambda place: judgements[place][1])
+            max(good, key=lambda index: judgements[index][1])
             if good
-            else min(range(len(grid)), key=lambda place: judgements[place][0])
+            else min(range(len(grid)), key=lambda index: judgements[index][0])
         )
-        own, other = _thresholds(grid[best])
+        upper, lower = _thresholds(grid[best])
         difference = judgements[best][0]
         return Solution(
-            pieces=(*((Piece(own if low else other),) for low in deprived[:-1]), (Piece(0.5),)),
+            pieces=(*((Piece(upper if low else lower),) for low in deprived[:-1]), (Piece(0.5),)),
             details={
                 "theta": grid[best],
                 "favored_inside_the_band": [n for n, low in zip(rows.names, deprived, strict=False) if low],

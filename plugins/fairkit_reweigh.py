@@ -47,9 +47,9 @@ class Reweigh(PreProcessor):
     def prepare(self, table: Table, run: Run) -> Prepared:
         """Weight the rows."""
         codes = table.only_groups(self.parameters.sensitive).codes
-        given = table.row_weights()
-        factors = independent_weights(codes, table.target.astype(np.int64), given)
-        return Prepared(table=table.with_weights(given * (1.0 + self.parameters.strength * (factors - 1.0))))
+        weights = table.row_weights()
+        factors = independent_weights(codes, table.target.astype(np.int64), weights)
+        return Prepared(table=table.with_weights(weights * (1.0 + self.parameters.strength * (factors - 1.0))))
 
 
 @fairkit.hookimpl

@@ -74,10 +74,10 @@ class Hull:
 def curve(rows: ScoredRows) -> Hull:
     """Return every threshold rule on the rows, the strictest first."""
     weights = rows.row_weights
-    values, place = np.unique(-rows.scores[weights > 0], return_inverse=True)
+    values, inverse = np.unique(-rows.scores[weights > 0], return_inverse=True)
 
     def summed(each: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.append(0.0, np.cumsum(np.bincount(place.ravel(), each[weights > 0], len(values))))
+        return np.append(0.0, np.cumsum(np.bincount(inverse.ravel(), each[weights > 0], len(values))))
 
     values = -values
     return Hull(
@@ -144,12 +144,12 @@ def mixtures(
     ones = np.zeros((len(hulls), width))
     near, least = [], []
     for group in range(len(hulls)):
-        own = slice(int(starts[group]), int(starts[group + 1]))
-        ones[group, own] = 1.0
+        rows_of_group = slice(int(starts[group]), int(starts[group + 1]))
+        ones[group, rows_of_group] = 1.0
         for index, values in enumerate(measures[group]):
             for sign in (1.0, -1.0):
                 row = np.zeros(width)
-                row[own], row[shares + index] = sign * values, -sign
+                row[rows_of_group], row[shares + index] = sign * values, -sign
                 near.append(row)
                 least.append(0.5 * programme.tolerance)
     if programme.rate is not None:
@@ -283,16 +283,16 @@ def sharp_thresholds(wholes: Sequence[Hull], programme: Programme, *, linear: bo
     mixed, _ = mixtures([w.at(c) for w, c in zip(wholes, corners, strict=True)], programme)
     most = max(2, int(_CHOICES ** (1 / len(wholes))))
     near, options = [], []
-    for whole, places, own in zip(wholes, corners, mixed, strict=True):
+    for whole, places, mixture in zip(wholes, corners, mixed, strict=True):
         distance = np.zeros(len(whole.thresholds))
         for values in whole.measures(programme.constraint):
-            distance = distance + np.abs(values - float(values[places] @ own))
-        kept = np.sort(np.argsort(distance, kind="stable")[:most])
-        near.append(kept)
-        option = whole.at(kept)
+            distance = distance + np.abs(values - float(values[places] @ mixture))
+        nearest = np.sort(np.argsort(distance, kind="stable")[:most])
+        near.append(nearest)
+        option = whole.at(nearest)
         gain = np.interp(option.accepted, whole.accepted[places], whole.gain[places]) if linear else option.gain
         options.append((gain, option))
-    grid = np.meshgrid(*(np.arange(len(kept)) for kept in near), indexing="ij")
+    grid = np.meshgrid(*(np.arange(len(nearest)) for nearest in near), indexing="ij")
     index = [axis.ravel() for axis in grid]
     size, price = shares_of(wholes), _PRICE * worth(wholes)
 
@@ -308,11 +308,11 @@ def sharp_thresholds(wholes: Sequence[Hull], programme: Programme, *, linear: bo
     measured = [whole.measures(programme.constraint) for whole in wholes]
     apart = np.zeros(len(rank))
     for part in zip(*measured, strict=True):
-        stacked = np.stack([values[kept][at] for values, kept, at in zip(part, near, index, strict=True)])
+        stacked = np.stack([values[nearest][at] for values, nearest, at in zip(part, near, index, strict=True)])
         apart = np.maximum(apart, np.ptp(stacked, axis=0))
     rank = rank + 100 * price * np.maximum(apart - programme.tolerance - _NEGLIGIBLE, 0.0)
     best = int(rank.argmin())
-    return [int(kept[at[best]]) for kept, at in zip(near, index, strict=True)]
+    return [int(nearest[at[best]]) for nearest, at in zip(near, index, strict=True)]
 
 
 def _check_outcomes(name: str, part: ScoredRows, constraint: ConstraintName) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from fairkit import plugins
-from fairkit.data.groups import BUCKETS, buckets_of
+from fairkit.data.hashing import BUCKETS, buckets_of
 from fairkit.intervals import own_quantile
 from fairkit.statistics import Rows, Scores
 from fairkit_dependent import SCORE_BUCKETS, by_bucket, clustered

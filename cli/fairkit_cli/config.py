@@ -113,9 +113,9 @@ class Config:
     """The settings of one file; every table may be absent."""
 
     path: Path | None = None  # the file; None where there is none. Relative paths in it start from its folder
-    data: Mapping[str, Any] = field(default_factory=dict)  # the tables of these names, without the tables inside them
-    audit: Mapping[str, Any] = field(default_factory=dict)  # the tables of these names, without the tables inside them
-    model: Mapping[str, Any] = field(default_factory=dict)  # the tables of these names, without the tables inside them
+    data: Mapping[str, Any] = field(default_factory=dict)  # the table [data], without the tables inside it
+    audit: Mapping[str, Any] = field(default_factory=dict)  # the same of [audit]
+    model: Mapping[str, Any] = field(default_factory=dict)  # the same of [model]
     endpoint: Mapping[str, Any] = field(default_factory=dict)
     sandbox: Mapping[str, Any] = field(default_factory=dict)
     mitigate: Mapping[str, Any] = field(default_factory=dict)
@@ -272,12 +272,12 @@ def _toml(path: Path) -> dict[str, Any]:
 def _plain(name: str, table: Any, where: str) -> dict[str, Any]:
     if not isinstance(table, Mapping):
         raise ConfigError(f"{where}: [{name}] is a table; write its keys below that heading")
-    known = KEYS[name]
+    keys = KEYS[name]
     inner = {key for key, value in table.items() if name in _NESTED and isinstance(value, Mapping)}
     return {
         key: value
         for key, value in table.items()
-        if _checked(f"[{name}]", key, value, known, where, inner) and key not in inner
+        if _checked(f"[{name}]", key, value, keys, where, inner) and key not in inner
     }
 
 
@@ -301,7 +301,7 @@ def _fits(value: Any, kind: Kind) -> bool:
     if kind == "columns":
         return isinstance(value, Mapping)
     if kind == "names":
-        return isinstance(value, str) or (isinstance(value, list) and all(isinstance(one, str) for one in value))
+        return isinstance(value, str) or (isinstance(value, list) and all(isinstance(item, str) for item in value))
     if kind == "number":
         return number and abs(value) < _LARGEST
     if kind == "integer":
@@ -360,11 +360,11 @@ def written_by_user(path: Path) -> bool:
     """Tell whether only this user, or the system's administrator, can have written a file."""
     if os.name == "nt":
         return True
-    for one in (path, path.parent):
-        found = one.stat()
-        shared = found.st_mode & stat.S_IWGRP and found.st_gid != os.getgid()
-        sticky = one != path and found.st_mode & stat.S_ISVTX
-        if found.st_uid not in (0, os.getuid()) or ((found.st_mode & stat.S_IWOTH or shared) and not sticky):
+    for path_or_parent in (path, path.parent):
+        status = path_or_parent.stat()
+        shared = status.st_mode & stat.S_IWGRP and status.st_gid != os.getgid()
+        sticky = path_or_parent != path and status.st_mode & stat.S_ISVTX
+        if status.st_uid not in (0, os.getuid()) or ((status.st_mode & stat.S_IWOTH or shared) and not sticky):
             return False
     return True
 
@@ -390,8 +390,8 @@ def check_host(host: str | None, config: Path | None, what: str) -> None:
     """Refuse to send secrets to a host that only a configuration file names."""
     if host is None or config is None:
         return
-    known, name = trusted_hosts(), host.strip().lower()
-    if name not in known and _bare(name) not in known:
+    trusted, name = trusted_hosts(), host.strip().lower()
+    if name not in trusted and _bare(name) not in trusted:
         raise ConfigError(
             f"{config} names the host {host}, and {what} of yours would be sent there. If you trust it: "
             f'fairkit --trust-host {_bare(name)} ..., or trusted_hosts = ["{_bare(name)}"] in {user_file()}'

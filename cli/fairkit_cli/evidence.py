@@ -61,7 +61,7 @@ def read_evidence(paths: Sequence[Path], keys: Sequence[Path]) -> list[Shown]:
     from fairkit_registry.evidence.signers import load_public
 
     trusted = [load_public(path) for path in keys]
-    return sorted((_checked(path, trusted) for path in paths), key=lambda one: one.certificate.audited_at)
+    return sorted((_checked(path, trusted) for path in paths), key=lambda item: item.certificate.audited_at)
 
 
 def _checked(path: Path, trusted: Sequence[PublicKey]) -> Shown:
@@ -69,12 +69,12 @@ def _checked(path: Path, trusted: Sequence[PublicKey]) -> Shown:
     from fairkit_registry.evidence.certificate import check, read, read_file
 
     raw = read_file(path)
-    found = check(raw, trusted or None)
+    checked = check(raw, trusted or None)
     try:
-        certificate = found.certificate or read(raw)
+        certificate = checked.certificate or read(raw)
     except CertificateError as unreadable:
         raise CertificateError(f"{path}: {unreadable}") from None
-    failed = None if found.failed is None else as_options(found.failed).rstrip(".")
+    failed = None if checked.failed is None else as_options(checked.failed).rstrip(".")
     return Shown(name=path.name, certificate=certificate, failed=failed, keyed=bool(trusted))
 
 
@@ -83,8 +83,8 @@ def stated_report(certificate: Certificate) -> Report:
     from fairkit.data.roles import value_text
     from fairkit_registry.evidence.charts import expanded
 
-    report, told = expanded(certificate.report), certificate.settings.get("data", {})
-    label, favorable = told.get("label"), told.get("favorable")
+    report, data_settings = expanded(certificate.report), certificate.settings.get("data", {})
+    label, favorable = data_settings.get("label"), data_settings.get("favorable")
     if report.data.label is not None or not isinstance(label, str):
         return report
     outcome = None if favorable is None else value_text(favorable)
@@ -107,20 +107,22 @@ def compare_reports(before: Report, after: Report, policy: Sequence[Rule] = (), 
             f"the reports have the confidences {before.confidence:g} and {after.confidence:g}; compare reports of one "
             "confidence"
         )
-    known = {finding.key: finding for finding in before.findings}
-    shared = [(known[f.key], f) for f in after.findings if f.key in known]
+    earlier = {finding.key: finding for finding in before.findings}
+    shared = [(earlier[f.key], f) for f in after.findings if f.key in earlier]
     if alone and not shared:
         raise ParameterError("the two reports have no number in common; audit with the same auditors and columns")
     return Comparison(
         models=_named(before, after),
         data=after.data,
-        changes=(tuple(change for one, other in shared for change in _changes(one, other)),),
+        changes=(tuple(change for old, new in shared for change in _changes(old, new)),),
         confidence=after.confidence,
         notes=tuple(_notes(before, after, len(shared))),
         warnings=tuple(
-            f"{when}: {text}" for when, one in (("before", before), ("after", after)) for text in one.warnings
+            f"{when}: {text}" for when, report in (("before", before), ("after", after)) for text in report.warnings
         ),
-        policy=tuple(judge(policy, one.findings, confidence=one.confidence)[0] for one in (before, after) if policy),
+        policy=tuple(
+            judge(policy, report.findings, confidence=report.confidence)[0] for report in (before, after) if policy
+        ),
         title=f"{_carried(before, after)}{_subject(before)}; then {_subject(after)}",
     )
 
@@ -142,12 +144,12 @@ def _changes(before: Finding, after: Finding) -> Iterator[Change]:
     }  # fmt: skip
     undecided = bool(before.inconclusive or after.inconclusive)
     yield _change((before.value, before.interval), (after.value, after.interval), shared, undecided=undecided)
-    known = {group.group: group for group in before.groups}
+    earlier = {group.group: group for group in before.groups}
     if not before.metric.endswith("_difference") or not before.plain:
         return
     for group in after.groups:
-        if group.group in known:
-            past = known[group.group]
+        if group.group in earlier:
+            past = earlier[group.group]
             shared |= {"metric": before.metric.removesuffix("_difference"), "group": group.group, "better": "none"}
             yield _change((past.value, past.interval), (group.value, group.interval), shared, undecided=undecided)
 
@@ -182,16 +184,16 @@ def _subject(report: Report) -> str:
 
 def _carried(before: Report, after: Report) -> str:
     """Say which column's part of each divided gap changed most."""
-    known = {finding.key: finding for finding in before.findings if finding.metric == "attribution"}
+    earlier = {finding.key: finding for finding in before.findings if finding.metric == "attribution"}
     sentences = []
-    for one in after.findings:
-        if one.key not in known or one.parameters.get("of") == "score":
+    for later in after.findings:
+        if later.key not in earlier or later.parameters.get("of") == "score":
             continue
-        then = {part["column"]: part["value"] for part in known[one.key].evidence.get("columns", ())}
-        now = {part["column"]: part["value"] for part in one.evidence.get("columns", ()) if part["column"] in then}
+        then = {part["column"]: part["value"] for part in earlier[later.key].evidence.get("columns", ())}
+        now = {part["column"]: part["value"] for part in later.evidence.get("columns", ()) if part["column"] in then}
         if now:
             name = max(now, key=lambda column: abs(now[column] - then[column]))
-            whose = f"the gap of {one.groups[0].group if one.groups else one.sensitive}"
+            whose = f"the gap of {later.groups[0].group if later.groups else later.sensitive}"
             sentences.append(f"{name} carries {now[name]:+.3f} of {whose}, {then[name]:+.3f} in {before.data.name}. ")
     return "".join(sentences)
 

@@ -90,7 +90,7 @@ _WORK = {
 
 def write_commands(formatter: Any, places: Mapping[str, str], commands: Mapping[str, Any]) -> None:
     """Write the list of commands; `commands` makes one, which is needed only where its text cannot be read."""
-    sentences = {name: _first(summary(place) or _imported(commands, name)) for name, place in places.items()}
+    sentences = {name: _first(summary(target) or _imported(commands, name)) for name, target in places.items()}
     sections = _WORK if sentences.keys() >= {"audit", "init"} else {}
     grouped = {title: [name for name in names if name in sentences] for title, names in sections.items()}
     rest = [name for name in sentences if not any(name in names for names in grouped.values())]
@@ -115,9 +115,9 @@ def summary(place: str) -> str | None:
         text = _source(module).read_text("utf-8")
     except (OSError, AttributeError, TypeError, ValueError):
         return None
-    found = re.search(rf'^{attribute} = [^#]*?(?:help=|, )"((?:[^"\\]|\\.)*)"', text, re.MULTILINE)
-    found = found or re.search(rf'^def {attribute}\(.*?"""(.*?)"""', text, re.MULTILINE | re.DOTALL)
-    return None if found is None else cleandoc(found[1])
+    match = re.search(rf'^{attribute} = [^#]*?(?:help=|, )"((?:[^"\\]|\\.)*)"', text, re.MULTILINE)
+    match = match or re.search(rf'^def {attribute}\(.*?"""(.*?)"""', text, re.MULTILINE | re.DOTALL)
+    return None if match is None else cleandoc(match[1])
 
 
 def _source(module: str) -> Path:
@@ -187,7 +187,7 @@ def as_options(text: str) -> str:
     `rho=2` becomes ``--set rho=2``. A value is quoted for the shell where it has to be: names of
     outputs come from the model.
     """
-    text = _PARAMETER.sub(lambda found: f"--set {found[1]}={shlex.quote(found[2])}", text)
+    text = _PARAMETER.sub(lambda match: f"--set {match[1]}={shlex.quote(match[2])}", text)
     return _FIELD.sub(_option, text)
 
 

@@ -40,21 +40,21 @@ class Commands(Mapping[str, Any]):
     def _make(self, name: str) -> Any:
         module, _, attribute = self._places[name].partition(":")
         try:
-            found = getattr(import_module(module), attribute)
+            value = getattr(import_module(module), attribute)
         except Exception as error:
             if module.startswith("fairkit_cli."):
                 raise
             raise PluginError(f"the command {name!r} of the module {module} does not load: {error}") from error
-        app = found
+        app = value
         if not isinstance(app, typer.Typer):
             app = typer.Typer(add_completion=False, rich_markup_mode=None)
-            app.command(name)(found)
+            app.command(name)(value)
         command: Any = typer.main.get_command(app)
         command.name = name
         lighten(command)
         if not hasattr(command, "commands"):
             group_options(command)
-            say_keys(command, getattr(found, "keys", {}))
+            say_keys(command, getattr(value, "keys", {}))
         return command
 
 
@@ -142,7 +142,7 @@ def _name_commands(group: Any, commands: Mapping[str, Any]) -> None:
         except Exception as error:
             message = str(getattr(error, "message", ""))
             if message.startswith("No such command") and "Did you mean" not in message:
-                inner = [name for name, one in _loading(commands) if args[0] in getattr(one, "commands", ())]
+                inner = [name for name, command in _loading(commands) if args[0] in getattr(command, "commands", ())]
                 path = ctx.command_path
                 hint = f"It is `{path} {inner[0]} {args[0]}`." if inner else f"The commands are: {', '.join(commands)}."
                 error.message = f"{message} {hint}"  # type: ignore[attr-defined]
@@ -176,7 +176,11 @@ def say_keys(command: Any, keys: Collection[str]) -> None:
             key = now.get(name.replace("-", "_"), now.get(name.replace("-", "_").partition("_")[2]))
             if key is None:
                 others = (
-                    [each for each, one in _siblings(ctx) if any(f"--{name}" in param.opts for param in one.params)]
+                    [
+                        each
+                        for each, sibling in _siblings(ctx)
+                        if any(f"--{name}" in param.opts for param in sibling.params)
+                    ]
                     if name
                     else []
                 )
@@ -215,8 +219,8 @@ class _Plain:
         if not param.type_descriptor.is_choice:
             if several and isinstance(value, list | tuple):
                 for kind in (str, Path):
-                    if wanted == list[kind] and all(_simple(one, kind) for one in value):  # type: ignore[valid-type]
-                        return [kind(one) for one in value]
+                    if wanted == list[kind] and all(_simple(item, kind) for item in value):  # type: ignore[valid-type]
+                        return [kind(item) for item in value]
             elif wanted in (str, Path) and _simple(value, wanted):
                 return wanted(value)
         param._runtime_param = None

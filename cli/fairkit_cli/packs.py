@@ -142,11 +142,11 @@ def asked_by(
         sensitive = [*sensitive, *(text for text in crossed if text not in sensitive)]
         columns = replace(columns, sensitive=sensitive)
     if wanted.get("reference"):
-        given = [*(conditions.reference or listed(config.data.get("reference")))]
-        named = {text.partition("=")[0] for text in given}
+        references = [*(conditions.reference or listed(config.data.get("reference")))]
+        named = {text.partition("=")[0] for text in references}
         more = [f"{text.partition(':')[0]}={wanted['reference']}" for text in single]
         more = [text for text in more if text.partition("=")[0] not in named]
-        conditions = replace(conditions, reference=[*given, *more])
+        conditions = replace(conditions, reference=[*references, *more])
     return columns, conditions
 
 

@@ -62,8 +62,8 @@ def _ours(folder: Path, user: int) -> bool:
     """Make a folder, and tell whether it is this user's alone and can be written to."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = folder.lstat()
+        status = folder.lstat()
     except OSError:
         return False
-    closed = os.name == "nt" or (found.st_uid == user and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
-    return stat.S_ISDIR(found.st_mode) and closed and os.access(folder, os.W_OK)
+    closed = os.name == "nt" or (status.st_uid == user and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
+    return stat.S_ISDIR(status.st_mode) and closed and os.access(folder, os.W_OK)

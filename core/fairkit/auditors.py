@@ -61,8 +61,8 @@ class AuditContext:
     def distinct(self, column: str, most: int = 10_000) -> list[Any]:
         """Return a column's distinct values in the rows that are used, text last; a few more than `most` at most."""
         dataset = self.engine.share(self.dataset.without_rows())
-        found = self.engine.total(_distinct, self.dataset.source, dataset, column, most)
-        return sorted(dict.fromkeys(found), key=lambda value: (isinstance(value, str), value))
+        total = self.engine.total(_distinct, self.dataset.source, dataset, column, most)
+        return sorted(dict.fromkeys(total), key=lambda value: (isinstance(value, str), value))
 
     def rng(self, purpose: str) -> np.random.Generator:
         """Make a generator from the seed, its own for every purpose."""

@@ -86,8 +86,8 @@ def label_totals(
     size = n_groups * 2 * CELLS
     labelled = at[known]
     yes = np.asarray(outcome[known] > 0.5)
-    asked = labelled if drawn is None else at[drawn]
-    columns = [np.bincount(part, minlength=size) for part in (at, labelled, labelled[yes], asked)]
+    rows = labelled if drawn is None else at[drawn]
+    columns = [np.bincount(part, minlength=size) for part in (at, labelled, labelled[yes], rows)]
     if weights is not None or chance is not None:
         w = np.ones(len(at)) if weights is None else weights
         p = np.ones(len(at)) if chance is None else chance
@@ -116,10 +116,10 @@ class Shares:
 
     def ends(self, exact: Callable[[Array, Array, float], Ends], z: float) -> tuple[Ends, Ends]:
         """Return the limits of b and of a under Γ, which a and b may be said not to exceed."""
-        known = self.labels > 0
+        has_labels = self.labels > 0
         low, high = np.zeros_like(self.value), np.ones_like(self.value)
-        if known.any():
-            low[known], high[known] = exact(self.value[known], self.worth[known], z)
+        if has_labels.any():
+            low[has_labels], high[has_labels] = exact(self.value[has_labels], self.worth[has_labels], z)
         # odds of a label that differ by Γ: l / (l + Γ (1 - l)) and Γ h / (Γ h + 1 - h)
         low = low / (low + self.odds * (1 - low))
         high = self.odds * high / (self.odds * high + 1 - high)
@@ -140,15 +140,15 @@ class Shares:
         at: list[Shares] = [self]
         for d in (0, 1):
             if none[:, d].any():
-                at = [one._moved(d, none[:, d], end) for one in at for end in (0.0, 1.0)]
+                at = [corner._moved(d, none[:, d], end) for corner in at for end in (0.0, 1.0)]
         return at
 
     def _moved(self, decision: int, where: NDArray[np.bool_], end: float) -> Shares:
         value, worth, labels = self.value.copy(), self.worth.copy(), self.labels.copy()
         empty = where & (labels[:, decision] == 0)
         s = self.missing[:, decision]
-        kept = np.nan_to_num(value[:, decision]) * (1 - s) + s * end
-        value[where, decision] = np.where(empty, end, kept)[where]
+        share = np.nan_to_num(value[:, decision]) * (1 - s) + s * end
+        value[where, decision] = np.where(empty, end, share)[where]
         worth[empty, decision] = labels[empty, decision] = np.inf
         if self.no_better and decision == 0 and end == 1.0:
             value[where, 0] = np.minimum(value[where, 0], np.nan_to_num(value[where, 1], nan=1.0))
@@ -388,22 +388,22 @@ def few_label_estimate(
     inner = metric_inside(metric)
     values, sizes = values_of(metric, shares), effective_rows(inner, shares)
     whole = (totals.pairs(_ROWS) == totals.pairs(_LABELS)).all(axis=1)
-    kept = np.zeros(len(even), dtype=bool) if today is None else falls_back(inner, shares, even) | whole
-    kept &= shares.odds == 1
+    as_today = np.zeros(len(even), dtype=bool) if today is None else falls_back(inner, shares, even) | whole
+    as_today &= shares.odds == 1
     doubts: dict[int, str] = {}
-    if today is not None and kept.any():
-        values = np.where(kept, today.values, values)
+    if today is not None and as_today.any():
+        values = np.where(as_today, today.values, values)
         over = totals.pairs(_LABELS).sum(axis=1) if today.sizes is None else today.sizes
-        sizes = np.where(kept, over, sizes)
-        doubts = {place: why for place, why in today.doubts.items() if kept[place]}
+        sizes = np.where(as_today, over, sizes)
+        doubts = {index: why for index, why in today.doubts.items() if as_today[index]}
 
     def limits(z: float) -> Ends:
         low, high = limits_of(inner, shares, z)
         if inner is not metric:  # F1 = 2 J / (1 + J) rises with the overlap J
             low, high = 2 * low / (1 + low), 2 * high / (1 + high)
-        if today is not None and kept.any():
+        if today is not None and as_today.any():
             own = today.limits(z)
-            low, high = np.where(kept, own[0], low), np.where(kept, own[1], high)
+            low, high = np.where(as_today, own[0], low), np.where(as_today, own[1], high)
         return np.minimum(low, values), np.maximum(high, values)
 
     unknown = len(shares.corners()) > 1
@@ -476,10 +476,10 @@ def leaning(totals: LabelTotals, even: NDArray[np.bool_]) -> tuple[float | None,
         trend += sum((_trend(block, stated=stated) for block in sums), np.zeros(2))
         each.append(chi_square_tail(value, degrees) if degrees else None)
         whole_value, whole_degrees = whole_value + value, whole_degrees + degrees
-    known = [p for p in each if p is not None]
-    if not known:
+    probabilities = [p for p in each if p is not None]
+    if not probabilities:
         return None, each
-    tails = [min(known) * len(known), chi_square_tail(whole_value, whole_degrees)]
+    tails = [min(probabilities) * len(probabilities), chi_square_tail(whole_value, whole_degrees)]
     tails += [chi_square_tail(trend[0] ** 2 / trend[1], 1)] if trend[1] > 0 else []
     return min(1.0, len(tails) * min(tails)), each
 

@@ -292,12 +292,12 @@ def selected_quantile(groups: int, apart: float, evenness: float, tail: float) -
 
 @functools.lru_cache(maxsize=4_096)
 def _solved(groups: int, tenths: int, twentieths: int, tail: float) -> float:
-    apart, other = tenths / 10, max(twentieths, 1) / 20
+    apart, rest = tenths / 10, max(twentieths, 1) / 20
     low, high = 0.0, _NORMAL.inv_cdf(1 - tail)
     for _ in range(_SELECTION_STEPS):
         middle = (low + high) / 2
         # in units of one group's error, √2 of which make a pair's
-        within = _range_within(math.sqrt(2) * (apart - middle), apart / math.sqrt(2), groups - 2, other)
+        within = _range_within(math.sqrt(2) * (apart - middle), apart / math.sqrt(2), groups - 2, rest)
         low, high = (middle, high) if within > tail else (low, middle)
     return high
 

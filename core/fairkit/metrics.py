@@ -410,8 +410,8 @@ def _cube(residual: Array, cubes: Array) -> Array:
     for outcome in (0, 1):
         start = residual[:, 2 * outcome]
         slope = residual[:, 2 * outcome + 1] - start
-        one, h, h2, h3 = (cubes[:, outcome, power] for power in range(4))
-        total = total + start**3 * one + 3 * start**2 * slope * h + 3 * start * slope**2 * h2 + slope**3 * h3
+        ones, h, h2, h3 = (cubes[:, outcome, power] for power in range(4))
+        total = total + start**3 * ones + 3 * start**2 * slope * h + 3 * start * slope**2 * h2 + slope**3 * h3
     return total
 
 

@@ -130,9 +130,9 @@ class Mitigator(ABC):
         """No parameters."""
 
     def __init__(self, parameters: Any = None) -> None:
-        given = self.Parameters() if parameters is None else parameters
+        parameters_given = self.Parameters() if parameters is None else parameters
         # typed as Any so that a subclass may read its own fields without a cast
-        self.parameters: Any = given
+        self.parameters: Any = parameters_given
         self.check()
 
     @classmethod

@@ -126,9 +126,9 @@ class Objective:
         if self.kind == "rate":
             return _ratio(y * chance, chance, w)
         if self.kind == "balanced_accuracy":
-            first, one = _ratio(y * chance, y, w)
-            second, two = _ratio((1 - y) * (1 - chance), 1 - y, w)
-            return 0.5 * (first + second), 0.5 * (one + two)
+            first, pull = _ratio(y * chance, y, w)
+            second, other_pull = _ratio((1 - y) * (1 - chance), 1 - y, w)
+            return 0.5 * (first + second), 0.5 * (pull + other_pull)
         each = np.where(y > 0, chance, 1 - chance) if self.kind == "accuracy" else chance * self.gains(table)
         mean = float(w @ each)
         return mean, each - mean

@@ -125,8 +125,8 @@ class PackFile:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the pack's entry in a list of packs."""
-        told = {"name": self.name, "title": self.title, "law": self.law, "source": self.source}
-        return told | {"checked": self.checked.isoformat(), "facts": [fact.key for fact in self.facts]}
+        record = {"name": self.name, "title": self.title, "law": self.law, "source": self.source}
+        return record | {"checked": self.checked.isoformat(), "facts": [fact.key for fact in self.facts]}
 
 
 @dataclass(frozen=True, slots=True)

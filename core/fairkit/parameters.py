@@ -216,7 +216,7 @@ def _scaled(value: Any, factor: float) -> Any:
     if isinstance(value, str):
         value = [part for part in value.split(",") if part.strip()]
     try:
-        return [float(one) * factor for one in value] if isinstance(value, (list, tuple)) else value * factor
+        return [float(item) * factor for item in value] if isinstance(value, (list, tuple)) else value * factor
     except (TypeError, ValueError):
         return value  # what is no number is refused under today's name
 
@@ -304,17 +304,17 @@ def _default_text(field: dataclasses.Field[Any]) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (tuple, list)):
-        return ",".join(str(one) for one in value)
+        return ",".join(str(item) for item in value)
     if isinstance(value, Mapping):
-        return ",".join(f"{key}={one}" for key, one in value.items())
+        return ",".join(f"{key}={item}" for key, item in value.items())
     return str(value)
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, (tuple, list)):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
+        return {str(key): _plain(item) for key, item in value.items()}
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     return str(value)
@@ -387,7 +387,7 @@ def _convert_sequence(hint: Any, value: Any) -> Any:
     if fixed and len(items) != len(inner):
         raise Unreadable
     hints = inner if fixed else [inner[0] if inner else Any] * len(items)
-    converted = [convert(one, item) for one, item in zip(hints, items, strict=True)]
+    converted = [convert(hint, item) for hint, item in zip(hints, items, strict=True)]
     return converted if hint is list or get_origin(hint) is list else tuple(converted)
 
 

@@ -57,8 +57,8 @@ class Headlines:
 
     def between(self, task: str) -> list[str]:
         """The disparities that a comparison begins with, in order."""
-        own = {_between(cls): cls.headline.between for cls in self.metrics.values() if cls.headline.holds(task)}
-        return _ranked(own | {name: headline.between for name, headline in self.joint.items()})
+        of_class = {_between(cls): cls.headline.between for cls in self.metrics.values() if cls.headline.holds(task)}
+        return _ranked(of_class | {name: headline.between for name, headline in self.joint.items()})
 
     def columns(self, task: str) -> list[str]:
         """The metrics in the table of groups, in order."""
@@ -109,7 +109,7 @@ def _installed(others: Sequence[type[Metric]] = ()) -> Headlines:
     metrics = [*metrics, *(cls for cls in others if not taken & {cls.name, cls.alias})]
     for metric in metrics:
         terms[metric.name] = metric.term or Term(metric.name.replace("_", " "), first_sentence(metric))
-        terms |= {f"{metric.alias or metric.name}_{kind}": one for kind, one in metric.terms_between.items()}
+        terms |= {f"{metric.alias or metric.name}_{kind}": term for kind, term in metric.terms_between.items()}
     return Headlines({cls.name: cls for cls in metrics}, joint, terms)
 
 
@@ -127,9 +127,9 @@ def usual_terms() -> dict[str, Term]:
 
 def _auditors() -> Iterator[type[Auditor]]:
     """Yield the auditors of all plugins that load."""
-    for found in find():
+    for info in find():
         with suppress(PluginError):
-            yield from load(found.name).auditors
+            yield from load(info.name).auditors
 
 
 def _between(cls: type[Metric]) -> str:
@@ -196,8 +196,8 @@ def short_name(metric: str) -> str:
 
 def used_terms(metrics: Iterable[str]) -> list[tuple[str, Term]]:
     """Return the metrics that a page shows and the words that every page uses, by key, in alphabetical order."""
-    found = {metric: metric_term(metric) for metric in metrics}
-    return sorted((found | dict(TERMS)).items(), key=lambda pair: pair[1].plain.lower())
+    terms = {metric: metric_term(metric) for metric in metrics}
+    return sorted((terms | dict(TERMS)).items(), key=lambda pair: pair[1].plain.lower())
 
 
 MOST_DISPARITIES = 12
@@ -228,7 +228,7 @@ def disparities(report: Report, shown: Headlines | None = None, most: int = MOST
         if finding.sensitive is not None
         and finding.value is not None
         and finding.reference is None
-        and {(finding.metric, place, finding.within) for place in (finding.sensitive, None)} & in_policy
+        and {(finding.metric, column, finding.within) for column in (finding.sensitive, None)} & in_policy
     ]
     keys = {finding.key for finding in judged}
     others = sorted((f for f in chosen if f.key not in keys), key=_far_first)
@@ -239,8 +239,8 @@ def kind_of(finding: Finding) -> Kind:
     """Return a comparison's kind: difference (parity is 0), ratio (parity is 1), or a group's level."""
     if finding.metric.endswith("_ratio"):
         return "ratio"
-    own = finding.metric.endswith(("_group_min", "_group_max")) or finding.metric == "worst_group_loss"
-    return "level" if own else "difference"
+    of_group = finding.metric.endswith(("_group_min", "_group_max")) or finding.metric == "worst_group_loss"
+    return "level" if of_group else "difference"
 
 
 def parity_distance(finding: Finding) -> float:
@@ -269,13 +269,13 @@ def performance(report: Report, shown: Headlines | None = None) -> list[Finding]
         and finding.metric in {*first, *in_policy}
     ]
     order = {name: index for index, name in reversed(list(enumerate(first)))}
-    return sorted(findings, key=lambda one: order.get(one.metric, len(order)))
+    return sorted(findings, key=lambda finding: order.get(finding.metric, len(order)))
 
 
 def metric_name(finding: Finding) -> str:
     """Name a finding's metric, with the class, the budget or the number that it is about."""
-    told = [f"{key} {finding.parameters[key]}" for key in ("class", "epsilon", "of") if key in finding.parameters]
-    return f"{finding.metric} ({', '.join(told)})" if told else finding.metric
+    qualifiers = [f"{key} {finding.parameters[key]}" for key in ("class", "epsilon", "of") if key in finding.parameters]
+    return f"{finding.metric} ({', '.join(qualifiers)})" if qualifiers else finding.metric
 
 
 def rule_for(report: Report, finding: Finding) -> RuleResult | None:
@@ -288,8 +288,8 @@ def rule_for(report: Report, finding: Finding) -> RuleResult | None:
 
 def survives(finding: Finding) -> bool | None:
     """Return whether a disparity is there in the simultaneous interval; None where there is no such interval."""
-    told = finding.evidence.get("survives")
-    return told if isinstance(told, bool) else None
+    flag = finding.evidence.get("survives")
+    return flag if isinstance(flag, bool) else None
 
 
 _FATES = {"pass": "it is kept", "fail": "it is broken", "inconclusive": "these rows do not decide it"}
@@ -336,9 +336,9 @@ def judged_finding(report: Report, rule: RuleResult) -> Finding | None:
 
 
 def _named(finding: Finding, reason: str) -> bool:
-    place = f" for {finding.place}" if finding.sensitive else ""
+    between = f" for {finding.place}" if finding.sensitive else ""
     label = f" (class {finding.parameters['class']})" if "class" in finding.parameters else ""
-    return reason == finding.inconclusive or reason.startswith(f"{finding.metric}{place}{label} ")
+    return reason == finding.inconclusive or reason.startswith(f"{finding.metric}{between}{label} ")
 
 
 def answer(report: Report, finding: Finding, rule: RuleResult | None = None) -> Answer:
@@ -376,7 +376,7 @@ def _source(report: Report, finding: Finding) -> Finding:
 
 def _kind(finding: Finding) -> str:
     """Return how groups are compared: the ending of the name."""
-    return next((one for one in ENDINGS if finding.metric.endswith(one)), "")
+    return next((ending for ending in ENDINGS if finding.metric.endswith(ending)), "")
 
 
 def _find(report: Report, metric: str, like: Finding) -> Finding | None:
@@ -413,8 +413,8 @@ def _ends(finding: Finding) -> list[tuple[str, float]]:
     """Return the lowest and the highest group with their values; nothing where there are none."""
     values = {group.group: group.value for group in finding.groups}
     named = [evidence_of(finding, LowestGroup), evidence_of(finding, HighestGroup)]
-    found = [(one.group, values.get(one.group)) for one in named if one is not None]
-    return [(name, value) for name, value in found if value is not None] if len(found) == 2 else []
+    pairs = [(group.group, values.get(group.group)) for group in named if group is not None]
+    return [(name, value) for name, value in pairs if value is not None] if len(pairs) == 2 else []
 
 
 def _interval(finding: Finding, rule: RuleResult | None) -> Interval | None:
@@ -440,11 +440,11 @@ def _counted(
     places = 0 if ratio else _places(interval, bound)
     sure = f"{report.confidence:.0%} confidence"
     if kind in ("_difference", "_ratio") and len(groups) == 2:
-        (low, one), (high, other) = groups
-        places = max(places, _apart(one, other))
+        (low, low_value), (high, high_value) = groups
+        places = max(places, _apart(low_value, high_value))
         both = (
-            f"Of 100 {_of(share, low)}, {_hundred(one, places)} {share.do}; "
-            f"of 100 of group {high}, {_hundred(other, places)}"
+            f"Of 100 {_of(share, low)}, {_hundred(low_value, places)} {share.do}; "
+            f"of 100 of group {high}, {_hundred(high_value, places)}"
         )
         if ratio:
             return f"{both}: {_times(value, interval)} times as many ({sure})."
@@ -456,8 +456,8 @@ def _counted(
     elif kind:
         return _plainly(finding, kind, groups, interval)
     between = _range(interval, places)
-    told = f"{between} with {sure}" if between else "no interval"
-    return f"Of 100 {whom}, {_hundred(value, places)} {share.do} ({told})."
+    certainty = f"{between} with {sure}" if between else "no interval"
+    return f"Of 100 {whom}, {_hundred(value, places)} {share.do} ({certainty})."
 
 
 def _of(share: Share, group: str) -> str:
@@ -468,10 +468,10 @@ def _plainly(finding: Finding, kind: str, groups: Sequence[tuple[str, float]], i
     """Say a number that is no share of people."""
     between = "no interval" if interval is None else f"{number(interval[0])} to {number(interval[1])}"
     if kind in ("_difference", "_ratio") and len(groups) == 2 and not finding.within:
-        (low, one), (high, other) = groups
+        (low, low_value), (high, high_value) = groups
         word = kind.removeprefix("_")
         return (
-            f"{_name(finding, kind)} is {number(one)} for group {low} and {number(other)} for group {high}: "
+            f"{_name(finding, kind)} is {number(low_value)} for group {low} and {number(high_value)} for group {high}: "
             f"a {word} of {number(finding.value)} ({between})."
         )
     where = ""
@@ -512,11 +512,11 @@ def _places(interval: Interval | None, bound: float | None) -> int:
         return 0
     for places in range(4):
         ends = [float(_hundred(end, places)) for end in interval]
-        kept = bound is None or all(
+        enough = bound is None or all(
             _side(shown - 100 * bound) == _side(100 * end - 100 * bound)
             for shown, end in zip(ends, interval, strict=True)
         )
-        if kept and (ends[0] != ends[1] or interval[0] == interval[1]):
+        if enough and (ends[0] != ends[1] or interval[0] == interval[1]):
             return places
     return 4
 
@@ -568,14 +568,14 @@ def headline_changes(changes: Sequence[Change]) -> tuple[list[Change], list[Chan
     if not performance and not between:
         return [], _most([change for change in changes if change.group is None])
     performance, between = _most(performance), _most(between)
-    performance.sort(key=lambda one: first.index(one.metric))
-    between.sort(key=lambda one: (one.sensitive or "", then.index(one.metric)))
+    performance.sort(key=lambda change: first.index(change.metric))
+    between.sort(key=lambda change: (change.sensitive or "", then.index(change.metric)))
     return performance, between
 
 
 def _most(changes: Sequence[Change]) -> list[Change]:
     """Return the changes over all classes, then the significant ones, up to as many as a reader takes in."""
-    ranked = sorted(changes, key=lambda one: ("class" in one.parameters, one.outcome in ("same", "undecided")))
+    ranked = sorted(changes, key=lambda change: ("class" in change.parameters, change.outcome in ("same", "undecided")))
     return ranked[:MOST_CHANGES]
 
 

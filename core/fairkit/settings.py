@@ -231,10 +231,10 @@ class AuditSettings:
         ParameterError
             A name or a value is not one of a setting.
         """
-        known = [each.name for each in dataclasses.fields(cls)]
+        names = [each.name for each in dataclasses.fields(cls)]
         for name in named:
-            if name not in known:
-                raise ParameterError(f"an audit has no setting {name!r}. {did_you_mean(name, known, what='settings')}")
+            if name not in names:
+                raise ParameterError(f"an audit has no setting {name!r}. {did_you_mean(name, names, what='settings')}")
         stated = {name: value for name, value in named.items() if value is not None}
         for name in ("auditors", "policy"):
             if name in stated:

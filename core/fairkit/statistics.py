@@ -156,8 +156,8 @@ class Moments(Statistic):
         mass, moved, squares, cross, square = (powers[:, i] for i in range(5))
         first = np.stack([mass, moved + origin * mass], axis=1)
         mixed = cross + origin * squares
-        own = square + 2 * origin * cross + origin**2 * squares
-        second = np.stack([np.stack([squares, mixed], 1), np.stack([mixed, own], 1)], 1)
+        centered = square + 2 * origin * cross + origin**2 * squares
+        second = np.stack([np.stack([squares, mixed], 1), np.stack([mixed, centered], 1)], 1)
         least, most = (values.min(), values.max()) if len(values) else (np.inf, -np.inf)
         return MomentSums(
             count, first, second, powers, np.array([least]), np.array([most]), self._reach(rows, len(values)),
@@ -169,7 +169,7 @@ class Moments(Statistic):
         if both is None:
             return np.zeros((n_groups, 2))
         weights = 1.0 if rows.weights is None else rows.weights
-        return np.stack([np.bincount(groups, weights * one, n_groups) for one in both.T], axis=1)
+        return np.stack([np.bincount(groups, weights * column, n_groups) for column in both.T], axis=1)
 
     def first_sums(self, rows: Rows, groups: NDArray[np.int64], n_groups: int) -> NDArray[np.float64]:
         """Sum (1, number)."""
@@ -185,8 +185,8 @@ class Moments(Statistic):
 
         squared = values * values
         if weights is None:
-            one, two = total(values), total(squared)
-            sums = [count, one, count, one, two, count, one, two, total(squared * values)]
+            first, two = total(values), total(squared)
+            sums = [count, first, count, first, two, count, first, two, total(squared * values)]
         else:
             w2, w3 = weights**2, weights**3
             sums = [total(weights), total(weights * values)]

@@ -60,10 +60,10 @@ class Law:
     @classmethod
     def named(cls, name: str) -> Self:
         """Return a law that has a name: bootstrap, reweigh, seeds, settings."""
-        known = built_in()
-        if name not in known:
-            raise ParameterError(f"there is no law {name!r}. {did_you_mean(name, known, what='laws')}")
-        return cls.from_dict(name, known[name])
+        laws = built_in()
+        if name not in laws:
+            raise ParameterError(f"there is no law {name!r}. {did_you_mean(name, laws, what='laws')}")
+        return cls.from_dict(name, laws[name])
 
     @classmethod
     def from_dict(cls, name: str, record: Any) -> Self:
@@ -76,10 +76,10 @@ class Law:
         """
         if not isinstance(record, Mapping):
             raise ParameterError(f"the law {name!r} is no table; write [{name}] with learner and settings below it")
-        known = [one.name for one in fields(cls) if one.name != "name"]
+        names = [one.name for one in fields(cls) if one.name != "name"]
         for key in record:
-            if key not in known:
-                raise ParameterError(f"the law {name!r}: {key!r} is not known. {did_you_mean(key, known, what='keys')}")
+            if key not in names:
+                raise ParameterError(f"the law {name!r}: {key!r} is not known. {did_you_mean(key, names, what='keys')}")
         settings = record.get("settings", {})
         if not isinstance(settings, Mapping):
             raise ParameterError(f"the law {name!r}: settings are a table, as [{name}.settings]")
@@ -88,7 +88,7 @@ class Law:
         draws, without = record.get("draws"), record.get("without", ())
         if draws is not None and (isinstance(draws, bool) or not isinstance(draws, int) or draws < 1):
             raise ParameterError(f"the law {name!r}: draws = {draws!r} is no whole number from 1 on")
-        if isinstance(without, str) or not all(isinstance(one, str) for one in without):
+        if isinstance(without, str) or not all(isinstance(name, str) for name in without):
             raise ParameterError(f'the law {name!r}: without is a list of columns, as ["sex"]')
         if not isinstance(record.get("bootstrap", False), bool):
             raise ParameterError(f"the law {name!r}: bootstrap is true or false")
@@ -117,8 +117,8 @@ class Law:
 
         So nobody chooses a seed, and another N is another law, all of whose draws are others.
         """
-        told = json.dumps([train_sha256, self.to_dict(), number], sort_keys=True)
-        digest = hashlib.sha256(told.encode()).digest()
+        seed_text = json.dumps([train_sha256, self.to_dict(), number], sort_keys=True)
+        digest = hashlib.sha256(seed_text.encode()).digest()
         seed = int.from_bytes(digest[:4], "big") >> 1
         rng = np.random.default_rng(list(digest))
         settings = {key: _value(value, rng) for key, value in self.settings.items()}

@@ -18,8 +18,8 @@ from fairkit_alternatives.laws import Law
 from fairkit_alternatives.statements import (
     Aim,
     Arbitrary,
+    BestCandidate,
     Disagreement,
-    Found,
     NoneOf,
     OneMore,
     PairedCounts,
@@ -75,7 +75,7 @@ class Column:
     disagreement: Mapping[str, Disagreement]
 
     @cached_property
-    def found(self) -> Found | None:
+    def found(self) -> BestCandidate | None:
         """What the test rows say of the pick."""
         return None if self.search.pick is None else found(self.test, self.search.pick, self.aim)
 
@@ -98,7 +98,7 @@ class Column:
     def arbitrary(self) -> tuple[Arbitrary, ...]:
         """For each law how often two equally good draws decide otherwise about a person."""
         made = (arbitrary(counted, law, self.groups, self.aim) for law, counted in self.disagreement.items())
-        return tuple(one for one in made if one is not None)
+        return tuple(item for item in made if item is not None)
 
     @property
     def resolution(self) -> float:
@@ -111,7 +111,7 @@ class Column:
         """``fail``: an alternative was found; ``pass``: T is below δ, and each law's share is at most p."""
         if self.found is not None and self.found.counts:
             return "fail"
-        shares = [one.share for one in self.one_more]
+        shares = [statement.share for statement in self.one_more]
         clear = self.none.at_most < self.aim.reduction and all(share <= self.aim.share for share in shares)
         return "pass" if clear and self.weak is None else "inconclusive"
 
@@ -119,13 +119,15 @@ class Column:
     def weak(self) -> str | None:
         """Why a bound over these draws excludes little: too few of them, or a law that hardly varies; None: neither."""
         search = self.search
-        asked = self.aim.draws(len(search.laws))
-        few = [law.name for law in search.laws if (law.draws or 0) < asked]
+        draws = self.aim.draws(len(search.laws))
+        few = [law.name for law in search.laws if (law.draws or 0) < draws]
         if few:
-            return f"{few[0]} has fewer than the {asked} draws that a share of {self.aim.share:g} takes"
+            return f"{few[0]} has fewer than the {draws} draws that a share of {self.aim.share:g} takes"
         if any(search.failed.values()):
             return "some draws failed, and may be better ones"
-        spread = [one.variety[1] - one.variety[0] if one.variety else 0.0 for one in self.one_more]
+        spread = [
+            statement.variety[1] - statement.variety[0] if statement.variety else 0.0 for statement in self.one_more
+        ]
         return "no law varies by the reduction that counts" if max(spread) < self.aim.reduction else None
 
     def told(self) -> list[tuple[str, str]]:
@@ -137,8 +139,12 @@ class Column:
             ("found", self._found_told()),
             ("none", self._none_told()),
         ]
-        lines += [("one more" if n == 0 else "", self._share_told(one)) for n, one in enumerate(self.one_more)]
-        return lines + [("arbitrary" if n == 0 else "", _arbitrary_told(one)) for n, one in enumerate(self.arbitrary)]
+        lines += [
+            ("one more" if n == 0 else "", self._share_told(statement)) for n, statement in enumerate(self.one_more)
+        ]
+        return lines + [
+            ("arbitrary" if n == 0 else "", _arbitrary_told(statement)) for n, statement in enumerate(self.arbitrary)
+        ]
 
     def records(self) -> list[dict[str, Any]]:
         """Return a line for each alternative: its reduction and its loss on the test rows."""
@@ -162,25 +168,25 @@ class Column:
         candidate = self.search.candidates[one.place]
         reads = ", which reads the group" if candidate["reads_group"] else ""
         sign = "loses at most" if one.at_most > 0 else "gains at least"
-        told = f"{candidate['name']}{reads}: at least {one.at_least:.4f} less (here {one.reduction:.4f}), {sign} "
-        told += f"{abs(one.at_most):.4f} (here {one.loss:.4f})"
-        return told if one.counts else f"nothing for sure. The best candidate, {told}"
+        text = f"{candidate['name']}{reads}: at least {one.at_least:.4f} less (here {one.reduction:.4f}), {sign} "
+        text += f"{abs(one.at_most):.4f} (here {one.loss:.4f})"
+        return text if one.counts else f"nothing for sure. The best candidate, {text}"
 
     def _none_told(self) -> str:
         none = self.none
         if none.at_most >= none.base and self.aim.kind == "difference":
             return f"nothing excluded: the bound {none.at_most:.4f} is above the disparity itself"
-        told = f"none of the {none.count} that loses at most {self.aim.loss:g} has more than {none.at_most:.4f} less"
-        return f"{told} (here {none.largest:.4f})"
+        text = f"none of the {none.count} that loses at most {self.aim.loss:g} has more than {none.at_most:.4f} less"
+        return f"{text} (here {none.largest:.4f})"
 
     def _share_told(self, one: OneMore) -> str:
         bound = "no bound on the share" if one.share >= 1 else f"at most {one.share:.1%}"
-        told = f"{self.aim.reduction:g} less: {bound} of trainings by {one.law} ({one.hits} of {one.draws} may)"
+        text = f"{self.aim.reduction:g} less: {bound} of trainings by {one.law} ({one.hits} of {one.draws} may)"
         if one.variety is not None:
             low, high = one.variety
-            told += f"; its draws: {low:.3f} to {high:.3f} less"
-            told += ", so this law hardly varies" if high - low < self.aim.reduction else ""
-        return told
+            text += f"; its draws: {low:.3f} to {high:.3f} less"
+            text += ", so this law hardly varies" if high - low < self.aim.reduction else ""
+        return text
 
 
 def _arbitrary_told(one: Arbitrary) -> str:
@@ -238,11 +244,11 @@ class Alternatives:
         made = {}
         for name, crossed in zip(self.about["sensitive"], zip(*self.about["groups"], strict=True), strict=True):
             groups = tuple(dict.fromkeys(crossed))
-            places = np.array([groups.index(one) for one in crossed])
+            places = np.array([groups.index(pair) for pair in crossed])
             made[name] = Column(
                 name=name, groups=groups, search=self, aim=self.aim, selection=self.selection.merged(places),
                 test=self.test.merged(places),
-                disagreement={law: one.merged(places) for law, one in self.disagreement.items()},
+                disagreement={law: disagreement.merged(places) for law, disagreement in self.disagreement.items()},
             )  # fmt: skip
         return made
 
@@ -271,9 +277,15 @@ class Alternatives:
         counted += [f"{lost} failed, taken for better ones"] if lost else []
         (model, *first), *rest = (column.told() for column in self.columns.values())
         unit = "accuracy" if tuple(self.about["costs"]) == (1.0, 1.0) else "cost per person"
-        kept = next(iter(self.columns.values())).none.kept
-        tried = f"{', '.join(counted)}; {kept} not surely over a loss of {self.aim.loss:g} of {unit}"
-        return [model, ("tried", tried), *first, *(line for told in rest for line in told), ("so", self._conclusion())]
+        kept_draws = next(iter(self.columns.values())).none.kept
+        summary = f"{', '.join(counted)}; {kept_draws} not surely over a loss of {self.aim.loss:g} of {unit}"
+        return [
+            model,
+            ("tried", summary),
+            *first,
+            *(line for told in rest for line in told),
+            ("so", self._conclusion()),
+        ]
 
     def _conclusion(self) -> str:
         if self.verdict == "fail":
@@ -298,7 +310,7 @@ class Alternatives:
             "laws": [law.to_dict() for law in self.laws],
             "failed": {name: list(numbers) for name, numbers in self.failed.items()},
             "reads_group": {
-                law.name: any(self.candidates[place]["reads_group"] for place in self.places(law.name))
+                law.name: any(self.candidates[index]["reads_group"] for index in self.places(law.name))
                 for law in self.laws
             },
             "others": [
@@ -309,8 +321,8 @@ class Alternatives:
             "selection": {"base": self.selection.base.tolist(), "counts": self.selection.lines()},
             "test": {"base": self.test.base.tolist(), "counts": self.test.lines()},
             "disagreement": {
-                law: {"accepted": one.accepted.tolist(), "apart": one.apart.tolist()}
-                for law, one in self.disagreement.items()
+                law: {"accepted": disagreement.accepted.tolist(), "apart": disagreement.apart.tolist()}
+                for law, disagreement in self.disagreement.items()
             },
             "statements": self.statements(),
         }
@@ -323,8 +335,8 @@ class Alternatives:
                 column.name: {
                     "found": None if column.found is None else dataclasses.asdict(column.found) | {"name": name},
                     "none": dataclasses.asdict(column.none),
-                    "one_more": [dataclasses.asdict(one) for one in column.one_more],
-                    "arbitrary": [dataclasses.asdict(one) for one in column.arbitrary],
+                    "one_more": [dataclasses.asdict(statement) for statement in column.one_more],
+                    "arbitrary": [dataclasses.asdict(statement) for statement in column.arbitrary],
                     "resolution": column.resolution,
                 }
                 for column in self.columns.values()
@@ -384,8 +396,8 @@ class Alternatives:
         if any(len(part) != len(candidates) or len(part.base) != len(about["groups"]) for part in counts):
             raise DataError("the evidence has not one line of counts for each alternative and group")
         disagreement = {
-            law: Disagreement(accepted=np.array(one["accepted"]), apart=np.array(one["apart"]))
-            for law, one in record["disagreement"].items()
+            law: Disagreement(accepted=np.array(entry["accepted"]), apart=np.array(entry["apart"]))
+            for law, entry in record["disagreement"].items()
         }
         result = cls(
             about=about, laws=laws, failed=failed, candidates=candidates,
@@ -398,7 +410,7 @@ class Alternatives:
 def close_draws(selection: PairedCounts, places: Sequence[int], aim: Aim) -> list[int]:
     """Return the alternatives whose observed loss on the selection rows is accepted."""
     lost, _ = losses(selection, aim)
-    return [place for place in places if lost[place] <= aim.loss]
+    return [index for index in places if lost[index] <= aim.loss]
 
 
 def _candidates(
@@ -416,8 +428,10 @@ def _candidates(
         if law.draws is None or len(lost) < len(failed[law.name]) or not lost <= set(range(law.draws)):
             raise DataError(f"the law {law.name!r} does not say how many draws there are and which failed")
         made += [entry_of(law, number, reads_group[law.name]) for number in range(law.draws) if number not in lost]
-    made += [{"name": str(one["name"]), "law": None, "draw": None, "reads_group": one["reads_group"]} for one in others]
-    if len({one["name"] for one in made}) < len(made):
+    made += [
+        {"name": str(entry["name"]), "law": None, "draw": None, "reads_group": entry["reads_group"]} for entry in others
+    ]
+    if len({entry["name"] for entry in made}) < len(made):
         raise DataError("two alternatives of the evidence have one name")
     return tuple(made)
 
@@ -432,18 +446,19 @@ def _check_disagreement(result: Alternatives) -> None:
     rows = result.test.base.sum(axis=(1, 2))
     for law in result.laws:
         close = close_draws(result.selection, result.places(law.name), result.aim)
-        one = result.disagreement.get(law.name)
+        disagreement = result.disagreement.get(law.name)
         if len(close) < 2:
             continue
         shapes = ((len(rows), len(close) + 1), (len(close), len(rows)))
-        if one is None or (one.accepted.shape, one.apart.shape) != shapes:
+        if disagreement is None or (disagreement.accepted.shape, disagreement.apart.shape) != shapes:
             raise DataError(f"the evidence has not the disagreement of the {len(close)} close draws by {law.name!r}")
         x = np.arange(len(close) + 1)
-        pairs = one.accepted @ (2 * x * (len(close) - x))  # each disagreeing pair of draws is counted from both sides
-        if (one.accepted.sum(axis=1) != rows).any() or (one.apart.sum(axis=0) != pairs).any():
+        # each disagreeing pair of draws is counted from both sides
+        pairs = disagreement.accepted @ (2 * x * (len(close) - x))
+        if (disagreement.accepted.sum(axis=1) != rows).any() or (disagreement.apart.sum(axis=0) != pairs).any():
             raise DataError(f"the disagreement of the draws by {law.name!r} does not add up")
         accepts = (result.test.base[..., 1] - result.test.lost[close] + result.test.gained[close]).sum(axis=(0, 2))
-        if (one.accepted @ x != accepts).any():
+        if (disagreement.accepted @ x != accepts).any():
             raise DataError(f"the draws by {law.name!r} accept other numbers of rows than their counts say")
 
 

@@ -78,7 +78,7 @@ class Setup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
+class Alternative:
     """An alternative: a draw, or a method's or the user's file."""
 
     entry: Mapping[str, Any]  # as among the candidates of `Alternatives`
@@ -193,15 +193,15 @@ def alternatives(
         "share": share, "alpha": level, "costs": list(aim.costs), "objective": goal.told(), "blind": blind,
         "seed": seed, "selected_from_test": selection is None, **digests, "version": version("fairkit"),
     }  # fmt: skip
-    asked = {
+    settings = {
         "laws": [law.to_dict() for law in declared],
         "plugins": list(plugins_tried),
         "files": sorted(candidates or {}),
     }
-    look = record_look(test.sha256, identity_of({**about, **asked}, {}, seed, setup.train_sha256), None)
+    look_number = record_look(test.sha256, identity_of({**about, **settings}, {}, seed, setup.train_sha256), None)
     draws = _draws(setup, declared, state, about, jobs, progress)
     files = _files(setup, base, plugins_tried, candidates or {}, aim, blind=blind)
-    return _result(about | {"look": look.number}, declared, [*draws, *files], setup)
+    return _result(about | {"look": look_number.number}, declared, [*draws, *files], setup)
 
 
 def planned(
@@ -255,7 +255,7 @@ def recheck(
         made, place = train_draw(key, setup), signed.get(key)
         again = [] if made.decisions is None else _counted(setup, [made.decisions])
         said = [] if place is None else [part.take([place]) for part in (evidence.selection, evidence.test)]
-        if [one.lines() for one in again] != [one.lines() for one in said]:
+        if [column.lines() for column in again] != [column.lines() for column in said]:
             wrong.append(made.entry["name"])
     progress("training draws again", len(chosen), len(chosen))
     if wrong:
@@ -291,8 +291,8 @@ def _setup(
     seed: int,
 ) -> tuple[Setup, dict[str, str]]:
     """Read and split the rows, and let the model in use decide; return the digests of all with it."""
-    for one in (data, test):
-        as_dataset(one).learn()
+    for source in (data, test):
+        as_dataset(source).learn()
     tested_rows, chosen = (test, selection) if selection is not None else split_dataset(test, SELECTION, seed)
     train, *others = tables = [_table(part, splits) for part in (data, chosen, tested_rows)]
     for part in others:
@@ -303,7 +303,7 @@ def _setup(
     own = [np.stack([*map(_codes, [table] * len(splits), names, splits)], axis=1) for table in tables]
     crossed, codes = np.unique(np.concatenate(own), axis=0, return_inverse=True)
     learned, *shown = np.split(codes.reshape(-1), np.cumsum([*map(len, own)])[:-1])
-    selected, tested = (Rows(part, own, _decisions(base, part)) for part, own in zip(others, shown, strict=True))
+    selected, tested = (Rows(part, codes, _decisions(base, part)) for part, codes in zip(others, shown, strict=True))
     count = len(selected.codes)
     setup = Setup(
         train=train,
@@ -313,7 +313,7 @@ def _setup(
         objective=goal.on(selected.decided.astype(float), np.zeros(count), np.ones(count)),
         train_sha256=data.sha256,
         rows=f"{data.sha256} {chosen.sha256} {test.sha256}",
-        groups=tuple(tuple(of[code] for of, code in zip(names, one, strict=True)) for one in crossed),
+        groups=tuple(tuple(of[code] for of, code in zip(names, cell, strict=True)) for cell in crossed),
     )
     digests = {"model": base.sha256, "train": data.sha256, "selection": chosen.sha256, "test": test.sha256}
     return setup, {f"{name}_sha256": digest for name, digest in digests.items()}
@@ -364,11 +364,11 @@ def _table(data: Dataset, splits: Sequence[str]) -> Table:
 
 
 def _codes(table: Table, groups: Sequence[str], split: str) -> NDArray[np.int64]:
-    own = table.groups[split]
-    unknown = [name for name in own.names if name not in groups]
+    codes = table.groups[split]
+    unknown = [name for name in codes.names if name not in groups]
     if unknown:
         raise DataError(f"{table.name} has the group {unknown[0]!r} of {split}, and the test rows do not")
-    return np.array([groups.index(name) for name in own.names], dtype=np.int64)[own.codes]
+    return np.array([groups.index(name) for name in codes.names], dtype=np.int64)[codes.codes]
 
 
 def _decisions(model: OnnxModel, table: Table) -> Bits:
@@ -379,7 +379,7 @@ def _decisions(model: OnnxModel, table: Table) -> Bits:
     return np.asarray(decided > 0)
 
 
-def train_draw(key: tuple[str, int], setup: Setup) -> Tried:
+def train_draw(key: tuple[str, int], setup: Setup) -> Alternative:
     """Train one draw and let it decide on both lots of rows; one that fails counts as a hit."""
     law = setup.laws[key[0]]
     entry = entry_of(law, key[1], _reads(law, setup))
@@ -387,9 +387,9 @@ def train_draw(key: tuple[str, int], setup: Setup) -> Tried:
         fitted = _fit(law, key[1], setup)
         scores = [_scores(fitted, law, setup, part) for part in (0, 1)]
         cut = _cutoff(scores[0], setup)
-        return Tried(entry=entry, decisions=(scores[0] >= cut, scores[1] >= cut))
+        return Alternative(entry=entry, decisions=(scores[0] >= cut, scores[1] >= cut))
     except Exception:  # a refusal of drawn settings, the library's own, too
-        return Tried(entry=entry, decisions=None)
+        return Alternative(entry=entry, decisions=None)
 
 
 def _reads(law: Law, setup: Setup) -> bool:
@@ -462,14 +462,16 @@ def _draws(
     about: Mapping[str, Any],
     jobs: int | None,
     progress: Progress,
-) -> list[Tried]:
+) -> list[Alternative]:
     """Make every draw, from the state where it is there."""
     keys = [(law.name, number) for law in laws for number in range(law.draws or 0)]
-    kept = _Kept(state, {**about, "laws": [law.to_dict() for law in laws]}, [len(part.codes) for part in setup.parts])
-    made = {key: one for key in keys if (one := kept.read(key, setup)) is not None}
+    state_file = _Kept(
+        state, {**about, "laws": [law.to_dict() for law in laws]}, [len(part.codes) for part in setup.parts]
+    )
+    made = {key: draw for key in keys if (draw := state_file.read(key, setup)) is not None}
 
-    def done(one: Tried) -> None:
-        kept.write(one)
+    def done(one: Alternative) -> None:
+        state_file.write(one)
         made[one.key] = one
         progress("training alternatives", len(made), len(keys))
 
@@ -489,7 +491,7 @@ class _Kept:
         if self.folder is not None:
             self.folder.mkdir(parents=True, exist_ok=True)
 
-    def read(self, key: tuple[str, int], setup: Setup) -> Tried | None:
+    def read(self, key: tuple[str, int], setup: Setup) -> Alternative | None:
         if self.folder is None:
             return None
         path = self.folder / f"{key[0]}-{key[1]}.bits"
@@ -498,9 +500,9 @@ class _Kept:
         bits = np.unpackbits(np.frombuffer(path.read_bytes(), dtype=np.uint8), count=sum(self.sizes)).astype(bool)
         first, second = np.split(bits, [self.sizes[0]])
         law = setup.laws[key[0]]
-        return Tried(entry=entry_of(law, key[1], _reads(law, setup)), decisions=(first, second))
+        return Alternative(entry=entry_of(law, key[1], _reads(law, setup)), decisions=(first, second))
 
-    def write(self, one: Tried) -> None:
+    def write(self, one: Alternative) -> None:
         if self.folder is not None and one.decisions is not None:
             content = np.packbits(np.concatenate(one.decisions)).tobytes()
             write_atomic(self.folder / f"{one.key[0]}-{one.key[1]}.bits", content)
@@ -514,19 +516,19 @@ def _files(
     aim: Aim,
     *,
     blind: bool,
-) -> list[Tried]:
+) -> list[Alternative]:
     """Fit methods in the ways that they name, and load files."""
     models = [(name, OnnxModel.load(file)) for name, file in files.items()]
     for name in methods:
         models += _of_method(name, setup, base, aim)
     made = []
     for name, model in models:
-        read = sensitive_columns(setup.train) & {one.name for one in model.inputs}
+        read = sensitive_columns(setup.train) & {entry.name for entry in model.inputs}
         if blind and read:
             continue
         parts = [_decisions(model, part.table) for part in setup.parts]
         entry = {"name": name, "law": None, "draw": None, "reads_group": bool(read)}
-        made.append(Tried(entry=entry, decisions=(parts[0], parts[1]), content=model.content))
+        made.append(Alternative(entry=entry, decisions=(parts[0], parts[1]), content=model.content))
     return made
 
 
@@ -545,23 +547,25 @@ def _of_method(name: str, setup: Setup, base: OnnxModel, aim: Aim) -> list[tuple
         for settings in list(way.tries(aim.reduction * _STEPS))[:_STEPS]:
             method = cls.with_values({**way.settings, **settings})
             run = Run(threads=1, objective=setup.objective)
-            given = base if cls.stage == "post" else None
-            ((_, content),) = fit_files([method], setup.train, run, given)
-            told = " ".join(f"{key}={value}" for key, value in {**way.settings, **settings}.items())
-            made.append((f"{name} {told}".strip(), OnnxModel(content, name)))
+            model = base if cls.stage == "post" else None
+            ((_, content),) = fit_files([method], setup.train, run, model)
+            text = " ".join(f"{key}={value}" for key, value in {**way.settings, **settings}.items())
+            made.append((f"{name} {text}".strip(), OnnxModel(content, name)))
     return made
 
 
-def _result(about: Mapping[str, Any], laws: tuple[Law, ...], tried: Sequence[Tried], setup: Setup) -> Alternatives:
+def _result(
+    about: Mapping[str, Any], laws: tuple[Law, ...], tried: Sequence[Alternative], setup: Setup
+) -> Alternatives:
     """Count, and write the file of the pick."""
-    known = [(one, one.decisions) for one in tried if one.decisions is not None]
-    counts = _counted(setup, [decisions for _, decisions in known])
-    failed = [one.key for one in tried if one.decisions is None]
+    with_decisions = [(draw, draw.decisions) for draw in tried if draw.decisions is not None]
+    counts = _counted(setup, [decisions for _, decisions in with_decisions])
+    failed = [draw.key for draw in tried if draw.decisions is None]
     result = Alternatives(
         about=about,
         laws=laws,
         failed={law.name: tuple(number for name, number in failed if name == law.name) for law in laws},
-        candidates=tuple(one.entry for one, _ in known),
+        candidates=tuple(draw.entry for draw, _ in with_decisions),
         selection=counts[0],
         test=counts[1],
         disagreement={},
@@ -570,9 +574,9 @@ def _result(about: Mapping[str, Any], laws: tuple[Law, ...], tried: Sequence[Tri
     for law in laws:
         close = close_draws(result.selection, result.places(law.name), result.aim)
         if len(close) > 1:
-            bits = np.stack([known[place][1][1] for place in close])
+            bits = np.stack([with_decisions[index][1][1] for index in close])
             disagreement[law.name] = Disagreement.of_rows(bits, setup.parts[1].codes, len(about["groups"]))
-    model = None if result.pick is None else _file_of(*known[result.pick], setup)
+    model = None if result.pick is None else _file_of(*with_decisions[result.pick], setup)
     return dataclasses.replace(result, disagreement=disagreement, model=model)
 
 
@@ -586,7 +590,7 @@ def _counted(setup: Setup, decisions: Sequence[tuple[Bits, Bits]]) -> list[Paire
     ]
 
 
-def _file_of(one: Tried, decisions: tuple[Bits, Bits], setup: Setup) -> bytes:
+def _file_of(one: Alternative, decisions: tuple[Bits, Bits], setup: Setup) -> bytes:
     """Return the file of the pick; that of a draw, trained again, decides every selection and test row as it did."""
     if one.content is not None:
         return one.content

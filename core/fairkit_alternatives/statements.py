@@ -131,7 +131,7 @@ def tail_of(probability: float) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class BestCandidate:
     """The pick on the test rows: at least so much less disparity, at most so much loss."""
 
     place: int
@@ -151,18 +151,18 @@ def pick(selection: Sequence[PairedCounts], aim: Aim, names: Sequence[str] = ())
     lost, error = losses(selection[0], aim)
     less = np.sum([reductions(counts, aim) for counts in selection], axis=0)
     fit = np.flatnonzero((lost + SHY * error <= aim.loss) & (less > 0))
-    return min(map(int, fit), key=lambda place: (-less[place], names[place] if names else "", place), default=None)
+    return min(map(int, fit), key=lambda index: (-less[index], names[index] if names else "", index), default=None)
 
 
-def found(test: PairedCounts, place: int, aim: Aim) -> Found:
+def found(test: PairedCounts, place: int, aim: Aim) -> BestCandidate:
     """Return what the test rows say of the pick (found)."""
-    one = test.take([place])
-    (lost,), (error,) = losses(one, aim)
-    (low,), _ = reduction_ends(one, aim, aim.alpha / 2)
+    row = test.take([place])
+    (lost,), (error,) = losses(row, aim)
+    (low,), _ = reduction_ends(row, aim, aim.alpha / 2)
     at_most = float(lost + tail_of(aim.alpha / 2) * error)
-    return Found(
+    return BestCandidate(
         place=place,
-        reduction=float(reductions(one, aim)[0]),
+        reduction=float(reductions(row, aim)[0]),
         at_least=float(low),
         loss=float(lost),
         at_most=at_most,
@@ -184,14 +184,14 @@ class NoneOf:
 def none_of(test: PairedCounts, aim: Aim) -> NoneOf:
     """Return T over the alternatives that do not surely lose more than ε (none)."""
     lost, error = losses(test, aim)
-    kept = test.take(np.flatnonzero(lost - tail_of(_LEAVE * aim.alpha) * error <= aim.loss))
+    close = test.take(np.flatnonzero(lost - tail_of(_LEAVE * aim.alpha) * error <= aim.loss))
     with np.errstate(all="ignore"):
         base = float(aim.disparity(aim.rate.compute(test.before)))
     return NoneOf(  # the model in use has 0 less and loses nothing
         count=len(test),
-        kept=len(kept),
-        at_most=float(reduction_ends(kept, aim, _KEEP * aim.alpha)[1].max(initial=0.0)),
-        largest=float(np.nan_to_num(reductions(kept, aim)).max(initial=0.0)),
+        kept=len(close),
+        at_most=float(reduction_ends(close, aim, _KEEP * aim.alpha)[1].max(initial=0.0)),
+        largest=float(np.nan_to_num(reductions(close, aim)).max(initial=0.0)),
         base=base,
     )
 
@@ -352,8 +352,8 @@ class PairedCounts:
 
         base = np.stack([by_cell(~decided), by_cell(decided)], axis=2)
         empty = np.zeros((0, groups, 2), dtype=np.int64)
-        lost = [by_cell(decided & ~other) for other in others]
-        gained = [by_cell(~decided & other) for other in others]
+        lost = [by_cell(decided & ~decisions) for decisions in others]
+        gained = [by_cell(~decided & decisions) for decisions in others]
         return cls(base, np.stack(lost) if lost else empty, np.stack(gained) if gained else empty)
 
     @classmethod
@@ -429,7 +429,7 @@ def merged(counts: Whole, group_of: Whole, axis: int) -> Whole:
 
 
 def _whole(values: Any) -> Whole:
-    found = np.asarray(values)
-    if found.size and not np.issubdtype(found.dtype, np.integer):
+    array = np.asarray(values)
+    if array.size and not np.issubdtype(array.dtype, np.integer):
         raise ValueError
-    return found.astype(np.int64)
+    return array.astype(np.int64)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairkit.data.groups import BUCKETS
+from fairkit.data.hashing import BUCKETS
 from fairkit.data.roles import HIGHEST, LARGEST, reference_of
 from fairkit.intervals import two_sided
 from fairkit.metrics import ODDS, Rate, field_names
@@ -106,7 +106,7 @@ def _of_class(pair: _Pair, data: Dataset) -> Iterator[Change]:
         names = data.group_names(sensitive)
         sized = {name: sizes[name] for name in names}
         smallest = min(sized.values())
-        numbers = {m.name: (m, found) for m, found in pair.numbers(sensitive, len(names))}
+        numbers = {m.name: (m, numbers) for m, numbers in pair.numbers(sensitive, len(names))}
         for metric, values in numbers.values():
             yield from disparity_changes(metric, values, sensitive, smallest, confidence)
         yield from _joint(numbers, sensitive, smallest, confidence)
@@ -146,10 +146,10 @@ def _reference(
 ) -> int | None:
     """Return the reference's place; the highest is that of the first model."""
     if reference == LARGEST:
-        return max(range(len(names)), key=lambda place: sizes[names[place]])
+        return max(range(len(names)), key=lambda index: sizes[names[index]])
     if reference != HIGHEST:
         return names.index(reference)
-    by = next((found for metric, found in numbers.values() if not metric.outcome), None)
+    by = next((numbers for metric, numbers in numbers.values() if not metric.outcome), None)
     return None if by is None or np.isnan(by.values[0]).all() else int(np.nanargmax(by.values[0]))
 
 
@@ -157,9 +157,9 @@ def _inside(pair: _Pair, data: Dataset, sensitive: str, smallest: int) -> Iterat
     """Every difference inside the strata of each column that was named, pooled with the first model's weights."""
     groups = len(data.group_names(sensitive))
     for split in data.roles.within:
-        place = inside(sensitive, split.name)
-        for metric, values in pair.numbers(place, len(data.stratum_names(split.name)) * groups):
-            sums, _ = pair.total.sums_of(pair.label, place, metric)
+        inside_of = inside(sensitive, split.name)
+        for metric, values in pair.numbers(inside_of, len(data.stratum_names(split.name)) * groups):
+            sums, _ = pair.total.sums_of(pair.label, inside_of, metric)
             if "difference" not in metric.between or sums is None:
                 continue
             forms = within_strata(values, _mass(metric, sums), groups)
@@ -193,10 +193,10 @@ def _joint(
 ) -> Iterator[Change]:
     """Equalized odds and gaps from two rates over different rows; the worst group's loss."""
     rates = [numbers[name][1] for name in ODDS if name in numbers]
-    known = [rate.known() for rate in rates]
-    if len(rates) == 2 and min(rate.values.shape[1] for rate in known) >= 2:
-        both = known[0].beside(known[1])
-        sizes = known[0].values.shape[1], known[1].values.shape[1]
+    rates_known = [rate.known() for rate in rates]
+    if len(rates) == 2 and min(rate.values.shape[1] for rate in rates_known) >= 2:
+        both = rates_known[0].beside(rates_known[1])
+        sizes = rates_known[0].values.shape[1], rates_known[1].values.shape[1]
         seen = change(differences_within(both, sizes), both, confidence)
         yield written("equalized_odds_difference", "lower", seen, sensitive, smallest)
         yield written("gap_max", "lower", seen, sensitive, smallest)
@@ -314,8 +314,8 @@ def changes_of_rankings(
     splits += [(name, len(data.group_names(name))) for name in data.profile.groups]
     each = [queries_of(whole, TOP, splits, model) for model in range(models)]
     chosen = [metric for metric in metrics if isinstance(metric, QueryMetric) and metric.has(each[0][0])]
-    for other in each[1:]:
-        yield list(_changes(each[0], other, splits, data, chosen, confidence))
+    for ranking in each[1:]:
+        yield list(_changes(each[0], ranking, splits, data, chosen, confidence))
 
 
 def _changes(
@@ -335,10 +335,10 @@ def _changes(
             continue
         sized = {name: data.profile.groups[sensitive][name] for name in data.group_names(sensitive)}
         grouped = [(metric, paired_rankings(metric, old, new)) for metric in metrics if metric.over != "rankings"]
-        for metric, found in grouped:
-            yield from disparity_changes(metric, found, sensitive, min(sized.values()), confidence)
-        for metric, found in grouped:
-            yield from level_changes(metric, found, sensitive, sized, confidence)
+        for metric, numbers in grouped:
+            yield from disparity_changes(metric, numbers, sensitive, min(sized.values()), confidence)
+        for metric, numbers in grouped:
+            yield from level_changes(metric, numbers, sensitive, sized, confidence)
 
 
 def paired_rankings(metric: QueryMetric, one: Queries, two: Queries) -> Paired:

@@ -11,7 +11,7 @@ from fairkit import plugins
 from fairkit.auditing.measure import score_once, views
 from fairkit.auditing.prepare import LoadedAuditors, prepared
 from fairkit.auditors import ComparesTables
-from fairkit.data.groups import BUCKETS
+from fairkit.data.hashing import BUCKETS
 from fairkit.engines.base import add
 from fairkit.engines.local import opened
 from fairkit.intervals import student
@@ -49,8 +49,8 @@ class RankedRows:
     """Rows with two models' scores."""
 
     scores: tuple[DrawnScores, DrawnScores]  # of the two models
-    outcome: Array  # shape [n]; no weights where all count the same
-    weights: Array | None  # shape [n]; no weights where all count the same
+    outcome: Array  # shape [n]
+    weights: Array | None  # shape [n]; None where all count the same
     groups: dict[str | None, NDArray[np.int64]]  # by sensitive column, each row's group, shape [n]; under None zeros
     clusters: NDArray[np.int64] | None = None  # the bucket of each row's cluster, shape [n]; None: rows are independent
 
@@ -88,8 +88,8 @@ class PairTotals:
     def sums_of(self, label: Class, sensitive: str | None, metric: Metric) -> tuple[Sums | None, Array | None]:
         """Return a metric's joint sums, also by bucket: of the rows with a label where it needs one, else of all."""
         key = label, sensitive, metric.statistic.key
-        known = (*key[:2], key[2] + KNOWN)
-        key = known if metric.outcome and known in self.sums else key
+        key_of_known = (*key[:2], key[2] + KNOWN)
+        key = key_of_known if metric.outcome and key_of_known in self.sums else key
         return self.sums.get(key), self.buckets.get(key)
 
     def ranked_of(self, label: Class, *, outcome: bool) -> RankedRows | None:
@@ -148,7 +148,7 @@ class Pairing:
         design = data.roles.labelled
         keep, chosen = (batch.labelled, batch.take(batch.labelled)) if design is None else design.known(batch)
         if keep.any():
-            known = [one.take(keep) for one in said]
+            known = [sums.take(keep) for sums in said]
             self._add(totals, chosen, known, [metric for metric in self.metrics if metric.outcome], KNOWN)
         return AllPairs(totals)
 
@@ -162,12 +162,12 @@ class Pairing:
     ) -> None:
         data, first = self.dataset, self.scorers[0]
         each = [dict(views(batch, p, s, data)) for p, s in zip(said, self.scorers, strict=True)]
-        for total, other in zip(totals, each[1:], strict=True):
+        for total, totals_of in zip(totals, each[1:], strict=True):
             for label, rows in each[0].items():
-                if label in other:
+                if label in totals_of:
                     alone = first.task == "multiclass" and label is None
                     chosen = _of_all_classes(metrics) if alone else metrics
-                    _add(total, label, (rows, other[label]), batch, data, chosen, of)
+                    _add(total, label, (rows, totals_of[label]), batch, data, chosen, of)
 
 
 def _of_all_classes(metrics: Sequence[Metric]) -> list[Metric]:
@@ -219,8 +219,8 @@ def _by_bucket(
     """Sum by group and bucket the rows that have a group."""
     is_known = codes >= 0
     cells = codes[is_known] * BUCKETS + buckets[is_known]
-    kept = None if weights is None else weights[is_known]
-    return joint_buckets(parts[0][is_known], parts[1][is_known], kept, cells, n_groups * BUCKETS)
+    weights_known = None if weights is None else weights[is_known]
+    return joint_buckets(parts[0][is_known], parts[1][is_known], weights_known, cells, n_groups * BUCKETS)
 
 
 def _scores(rows: Rows) -> DrawnScores | None:
@@ -356,11 +356,11 @@ def paired_areas(
             continue
         influence = np.empty((2, int(mine.sum())))
         for model in (0, 1):
-            own = scores[model]
-            values[model, g], influence[model] = _area(own.values[mine], own.shares, good, weight)
+            scores_here = scores[model]
+            values[model, g], influence[model] = _area(scores_here.values[mine], scores_here.shares, good, weight)
         covariance[g] = influence @ influence.T
         if pull is not None and clusters is not None:
-            pull[:, g] = [np.bincount(clusters[mine], one, BUCKETS) for one in influence]
+            pull[:, g] = [np.bincount(clusters[mine], column, BUCKETS) for column in influence]
     return Paired(values, covariance, pull)
 
 
@@ -416,8 +416,8 @@ class Paired:
     def known_with(self, other: Paired) -> Paired:
         """Leave out the places where a number of either kind is not defined."""
         keep = np.ones(self.values.shape[1], dtype=bool)
-        for one in (self, other):
-            keep &= np.isfinite(one.values).all(axis=0) & np.isfinite(one.covariance).all(axis=(1, 2))
+        for sums in (self, other):
+            keep &= np.isfinite(sums.values).all(axis=0) & np.isfinite(sums.covariance).all(axis=(1, 2))
         return self.chosen(keep)
 
     def negative(self) -> Paired:
@@ -426,7 +426,7 @@ class Paired:
 
     def beside(self, other: Paired) -> Paired:
         """Put two numbers' places side by side; they must be over different rows."""
-        pulls = [one.pull for one in (self, other) if one.pull is not None]
+        pulls = [sums.pull for sums in (self, other) if sums.pull is not None]
         return Paired(
             np.concatenate([self.values, other.values], axis=1),
             np.concatenate([self.covariance, other.covariance]),

@@ -73,10 +73,10 @@ def root_mean_squares(first: Paired, second: Paired) -> Forms:
     pairs = np.array(list(itertools.permutations(range(places), 2)))
     turns = int(np.clip(MOST_FORMS // len(pairs), 4, 24))
     a, b = pairs[:, 0], pairs[:, 1]
-    gaps = [one.values[:, a] - one.values[:, b] for one in (first, second)]
-    own = np.arctan2(gaps[1], gaps[0])  # [2, pairs]
+    gaps = [sums.values[:, a] - sums.values[:, b] for sums in (first, second)]
+    angle = np.arctan2(gaps[1], gaps[0])  # [2, pairs]
     even = np.broadcast_to(np.pi * np.arange(turns)[:, None] / turns, (turns, len(pairs)))
-    angles = np.vstack([own, even])
+    angles = np.vstack([angle, even])
     parts = [np.cos(angles) / np.sqrt(2), np.sin(angles) / np.sqrt(2)]
     values = np.stack([(parts[0] * gaps[0][m] + parts[1] * gaps[1][m]).ravel() for m in (0, 1)])
     slopes = np.zeros((len(angles), len(pairs), 2 * places))
@@ -224,18 +224,18 @@ def change_of_parity(
 class _Curves:
     """One model's distributions of scores."""
 
-    place: NDArray[np.int64]  # which of the U scores each possible score of a row is, shape [n, K], and the chances [K]
-    shares: Array  # which of the U scores each possible score of a row is, shape [n, K], and the chances [K]
-    own: Array  # the distribution in each group [G, U] and over all [U]
-    everybody: Array  # the distribution in each group [G, U] and over all [U]
+    place: NDArray[np.int64]  # which of the U scores each possible score of a row is, shape [n, K]
+    shares: Array  # the chances of these, shape [K]
+    own: Array  # the distribution in each group, shape [G, U]
+    everybody: Array  # over all, shape [U]
 
     @classmethod
     def of(cls, scores: DrawnScores, groups: NDArray[np.int64], weights: Array, sizes: Array) -> _Curves:
-        values, place = np.unique(scores.values, return_inverse=True)
-        place = place.reshape(scores.values.shape)
-        mass = _masses(place, scores.shares, groups, weights, len(sizes), len(values))
+        values, inverse = np.unique(scores.values, return_inverse=True)
+        inverse = inverse.reshape(scores.values.shape)
+        mass = _masses(inverse, scores.shares, groups, weights, len(sizes), len(values))
         everybody = np.cumsum(mass.sum(axis=0)) / sizes.sum()
-        return cls(place, scores.shares, np.cumsum(mass, axis=1) / sizes[:, None], everybody)
+        return cls(inverse, scores.shares, np.cumsum(mass, axis=1) / sizes[:, None], everybody)
 
     @property
     def gaps(self) -> Array:
@@ -264,30 +264,30 @@ class _Process:
     """One model's differences F_a(z) - F(z) at some scores, the same shares of everybody for both models."""
 
     distance: float  # the largest, over all scores
-    bins: NDArray[np.int64]  # between which of the scores each possible score lies, shape [n, K], and the chances [K]
-    shares: Array  # between which of the scores each possible score lies, shape [n, K], and the chances [K]
-    own: Array  # F_a there, and its differences from F, shape [G, Z]
-    gaps: Array  # F_a there, and its differences from F, shape [G, Z]
+    bins: NDArray[np.int64]  # between which of the scores each possible score lies, shape [n, K]
+    shares: Array  # the chances of these, shape [K]
+    own: Array  # F_a there, shape [G, Z]
+    gaps: Array  # its differences from F, shape [G, Z]
 
     def moved(self, pulls: Array, bins: NDArray[np.int64], groups: NDArray[np.int64], sizes: Array) -> Array:
         """Return how far rows pulled by so much each move the differences, shape [G, grid]."""
         width = self.own.shape[1]
         mass = _masses(bins, self.shares, groups, pulls, len(sizes), width + 1)
         total = mass.sum(axis=1, keepdims=True)
-        own = (np.cumsum(mass, axis=1)[:, :width] - total * self.own) / sizes[:, None]
+        excess = (np.cumsum(mass, axis=1)[:, :width] - total * self.own) / sizes[:, None]
         everybody = (sizes / sizes.sum()) @ self.own
         pooled = (np.cumsum(mass.sum(axis=0))[:width] - total.sum() * everybody) / sizes.sum()
-        return np.asarray(own - pooled)
+        return np.asarray(excess - pooled)
 
 
 def _masses(
     bins: NDArray[np.int64], shares: Array, groups: NDArray[np.int64], weights: Array, n_groups: int, n_bins: int
 ) -> Array:
     """Total weights by group and bin, shape [n_groups, n_bins]."""
-    found = np.zeros(n_groups * n_bins)
+    masses = np.zeros(n_groups * n_bins)
     for member, share in enumerate(shares.tolist()):
-        found += share * np.bincount(groups * n_bins + bins[:, member], weights, len(found))
-    return found.reshape(n_groups, n_bins)
+        masses += share * np.bincount(groups * n_bins + bins[:, member], weights, len(masses))
+    return masses.reshape(n_groups, n_bins)
 
 
 def _units(
@@ -295,8 +295,8 @@ def _units(
 ) -> tuple[list[NDArray[np.int64]], Array]:
     """Put rows together that are in the same bins: their columns, and the root of their summed squared weights."""
     columns = [*bins, groups[:, None]]
-    table, place = distinct_rows(np.hstack(columns))
-    spread = np.sqrt(np.bincount(place, weights**2, len(table)))
+    table, inverse = distinct_rows(np.hstack(columns))
+    spread = np.sqrt(np.bincount(inverse, weights**2, len(table)))
     ends = np.cumsum([part.shape[1] for part in columns])[:-1]
     return [np.ascontiguousarray(part) for part in np.split(table, ends, axis=1)], spread
 
@@ -310,11 +310,11 @@ def distinct_rows(rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[n
     for column in rows.T:
         count = int(column.max(initial=0)) + 1
         if most * count >= 1 << 62:
-            known, code = np.unique(code, return_inverse=True)
-            most = len(known)
+            distinct, code = np.unique(code, return_inverse=True)
+            most = len(distinct)
         most, code = most * count, code * count + column
-    _, first, place = np.unique(code, return_index=True, return_inverse=True)
-    return rows[first], place
+    _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
+    return rows[first], inverse
 
 
 def _signed(process: _Process, moved: Array) -> tuple[Array, Array]:

@@ -143,19 +143,19 @@ def parity(
     columns = tuple(dict.fromkeys([*left.columns, *right.columns]))
     count = differ = 0
     largest: list[float] = []
-    found: list[RowDifference] = []
+    differences: list[RowDifference] = []
     for batch in data.batches(columns, partial=True):
-        ours, theirs = (one.predict(batch.columns(one.columns)) for one in (left, right))
+        ours, theirs = (model.predict(batch.columns(model.columns)) for model in (left, right))
         apart = _apart(ours, theirs, left, right)
         count, differ = count + len(batch), differ + int(apart.sum())
-        pairs = [(one.score if one.probabilities is None else one.probabilities) for one in (ours, theirs)]
-        known = pairs[0] is not None and pairs[1] is not None and pairs[0].shape == pairs[1].shape
-        if known:
+        pairs = [(output.score if output.probabilities is None else output.probabilities) for output in (ours, theirs)]
+        comparable = pairs[0] is not None and pairs[1] is not None and pairs[0].shape == pairs[1].shape
+        if comparable:
             largest.append(float(np.abs(pairs[0] - pairs[1]).max()))  # type: ignore[operator]
-        for index in np.flatnonzero(apart)[: _FIRST - len(found)].tolist():
-            single = known and pairs[0].ndim == 1  # type: ignore[union-attr]
+        for index in np.flatnonzero(apart)[: _FIRST - len(differences)].tolist():
+            single = comparable and pairs[0].ndim == 1  # type: ignore[union-attr]
             scores = (float(pairs[0][index]), float(pairs[1][index])) if single else None  # type: ignore[index]
-            found.append(
+            differences.append(
                 RowDifference(
                     row=int(batch.rows[index]),
                     file=_said(ours, left, index, data),
@@ -166,22 +166,22 @@ def parity(
     names = (left.info.name, "the predictions" if model is None else right.info.name)
     return Parity(
         file=Path(names[0]).name, model=names[1], rows=count, differ=differ, largest=max(largest, default=None),
-        first=tuple(found),
+        first=tuple(differences),
     )  # fmt: skip
 
 
 def _apart(ours: Predictions, theirs: Predictions, left: Scorer, right: Scorer) -> NDArray[np.bool_]:
     """Return on which rows two models say something else."""
     if ours.predicted is not None and theirs.predicted is not None:
-        names = [np.array([value_text(value) for value in one.classes]) for one in (left, right)]
+        names = [np.array([value_text(value) for value in output.classes]) for output in (left, right)]
         return np.asarray(names[0][ours.predicted] != names[1][theirs.predicted])
-    one, other = (
+    mine, other_side = (
         (ours.decision, theirs.decision) if ours.decision is not None and theirs.decision is not None
         else (ours.score, theirs.score)
     )  # fmt: skip
-    if one is None or other is None:
+    if mine is None or other_side is None:
         raise ModelError("one of the two has neither decisions nor numbers to compare")
-    return np.asarray(np.abs(one - other) > TOLERANCE * np.maximum(1, np.abs(other)))
+    return np.asarray(np.abs(mine - other_side) > TOLERANCE * np.maximum(1, np.abs(other_side)))
 
 
 def _said(one: Predictions, scorer: Scorer, place: int, data: Dataset) -> str:

@@ -109,8 +109,8 @@ def compare(
             "audit each model with it"
         )
     model_options = [
-        at_threshold(one, cut) or ModelOptions()
-        for one, cut in zip(_each(options, models), _each(threshold, models), strict=True)
+        at_threshold(option, cut) or ModelOptions()
+        for option, cut in zip(_each(options, models), _each(threshold, models), strict=True)
     ]
     settings = AuditSettings(policy=rules_of(policy, max, min), confidence=confidence, seed=seed)
     judges = LoadedAuditors.of(settings) if settings.policy else None
@@ -151,12 +151,12 @@ def _each(given: Any, models: Sequence[Any]) -> Sequence[Any]:
 
 def _judged(audits: Sequence[Audit], totals: Sequence[Any]) -> tuple[tuple[RuleResult, ...], ...]:
     """Return the verdicts of the rules on each model; `totals` are of all readers, model by model."""
-    found, start = [], 0
+    judgements, start = [], 0
     for audit in audits:
         end = start + len(audit.readers)
-        found.append(audit.report(totals[start:end]).policy)
+        judgements.append(audit.report(totals[start:end]).policy)
         start = end
-    return tuple(found)
+    return tuple(judgements)
 
 
 def paired_up(scorers: Sequence[Scorer], data: Dataset) -> tuple[Pairing, list[plugins.Plugin]]:
@@ -215,10 +215,10 @@ def _notes(scorers: Sequence[Scorer], data: Dataset) -> tuple[str, ...]:
         notes.append("There is no label, so nothing that compares with outcomes was compared.")
     profile, design = data.profile, data.roles.labelled
     if profile.unlabelled:
-        told = f"the {profile.rows - profile.unlabelled:,} of {profile.rows:,} rows with an outcome"
+        rows_text = f"the {profile.rows - profile.unlabelled:,} of {profile.rows:,} rows with an outcome"
         drawn = design is not None and design.kind != "selective"
         how = ", by what each stands for" if drawn else " alone: nothing tells how the others would change them"
-        notes.append(f"Changes that need outcomes are of {told}{how}; the others are of all rows.")
+        notes.append(f"Changes that need outcomes are of {rows_text}{how}; the others are of all rows.")
     return tuple(dict.fromkeys(notes))
 
 

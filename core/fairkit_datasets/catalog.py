@@ -84,9 +84,9 @@ def _download_table(recipe: Recipe) -> pa.Table:
     except (ValueError, KeyError, IndexError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise _unusable(recipe, recipe.downloads[0], f"is not in the known format ({reason})") from error
-    found = content_digest(table)
-    if found != recipe.content:
-        raise _unusable(recipe, recipe.downloads[0], f"holds another table than the known one (content {found})")
+    digest = content_digest(table)
+    if digest != recipe.content:
+        raise _unusable(recipe, recipe.downloads[0], f"holds another table than the known one (content {digest})")
     return table
 
 
@@ -140,20 +140,20 @@ def _get(recipe: Recipe, download: Download) -> bytes:
                 for response in responses:
                     response.close()
 
-    known = None if download.sha256 is None else f"sha256:{download.sha256}"
+    expected = None if download.sha256 is None else f"sha256:{download.sha256}"
     pooch.get_logger().setLevel("ERROR")  # it would name the file and its digest on standard error
     try:
         with TemporaryDirectory(prefix="fairkit-") as folder:
-            return Path(pooch.retrieve(download.url, known, "file", folder, downloader=save)).read_bytes()
+            return Path(pooch.retrieve(download.url, expected, "file", folder, downloader=save)).read_bytes()
     except _TooLargeError:
         limit = f"{download.size_limit:,}"
         raise _unusable(recipe, download, f"is larger than the {limit} bytes it may have") from None
     except ValueError as error:
         if isinstance(error, FairkitError | requests.RequestException):
             raise _unusable(recipe, download, f"could not be downloaded ({error})") from error
-        found = re.findall(r"[0-9a-f]{64}", str(error))
-        told = f"{received} bytes with SHA-256 {found[-1]}, not {download.sha256}" if found else str(error)
-        raise _unusable(recipe, download, f"has the wrong checksum: {told}") from error
+        digests = re.findall(r"[0-9a-f]{64}", str(error))
+        reason = f"{received} bytes with SHA-256 {digests[-1]}, not {download.sha256}" if digests else str(error)
+        raise _unusable(recipe, download, f"has the wrong checksum: {reason}") from error
     except requests.RequestException as error:
         partial = re.search(r"IncompleteRead\((\d+) bytes", str(error))
         if partial:

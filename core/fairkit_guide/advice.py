@@ -159,7 +159,7 @@ class Advice:
         answers = "; ".join(f"{key}: {value}" for key, value in self.answers.items())
         return {
             "metric": f"{self.metrics[0].metric}. {self.metrics[0].why}",
-            "metric_not_used": "; ".join(f"{one.metric}: {one.why}" for one in self.avoid),
+            "metric_not_used": "; ".join(f"{avoided.metric}: {avoided.why}" for avoided in self.avoid),
             "metric_misses": self.misses,
             "limit_origin": self.origin,
             "guide_answers": answers,
@@ -177,7 +177,7 @@ class Advice:
         """Return the advice as lines with their depth."""
         lines = [(0, f"Situation: {self.situation}."), (0, "Metrics")]
         lines += [(1, f"{'rule' if metric.rule else 'also'}  {metric.metric}: {metric.why}") for metric in self.metrics]
-        lines += [(1, f"not   {one.metric}: {one.why}") for one in self.avoid]
+        lines += [(1, f"not   {avoided.metric}: {avoided.why}") for avoided in self.avoid]
         if self.conflicts:
             lines += [(0, "What cannot hold together in this table"), *((1, text) for text in self.conflicts)]
         word = "at most" if self.side == "max" else "at least"
@@ -234,9 +234,9 @@ def advise(
         An answer is none of the question's.
     """
     from fairkit.data.loading import load_data
-    from fairkit_guide.look import look
+    from fairkit_guide.roles import guess_roles
 
-    guess = look(data)
+    guess = guess_roles(data)
     typed = {
         "label": label,
         "favorable": favorable,
@@ -256,12 +256,12 @@ def advise(
         )
     if query is not None:
         roles["query"] = query
-    given = {"decides": decides, "labels": labels, "errors": errors, "use": use, "law": law, "groups": groups}
+    answers_given = {"decides": decides, "labels": labels, "errors": errors, "use": use, "law": law, "groups": groups}
     if roles.get("label") is None and labels is None:
-        given["labels"] = "none"
-    answers = check_answers(given)
+        answers_given["labels"] = "none"
+    answers = check_answers(answers_given)
     dataset = load_data(data, **roles)
-    return _advise(dataset, roles, answers, tuple(key for key, value in given.items() if value is None))
+    return _advise(dataset, roles, answers, tuple(key for key, value in answers_given.items() if value is None))
 
 
 def check_answers(given: Mapping[str, str | None]) -> dict[str, str]:
@@ -292,12 +292,12 @@ def _advise(
     if task == "multiclass" and dataset.roles.favorable is not None:
         task = "binary"  # one class is the favorable one, and an audit asks who gets it
     sizes = group_sizes(dataset, task)
-    found = situation(task, answers)
+    chosen = situation(task, answers)
     metrics = tuple(
-        Recommended(metric=one["metric"], why=one["why"], rule=bool(one.get("max") or one.get("min")))
-        for one in found["metrics"]
+        Recommended(metric=metric["metric"], why=metric["why"], rule=bool(metric.get("max") or metric.get("min")))
+        for metric in chosen["metrics"]
     )
-    side = "min" if found["metrics"][0].get("min") else "max"
+    side = "min" if chosen["metrics"][0].get("min") else "max"
     law = tree()["laws"].get(answers["law"], {})
     if law.get("metric") and task == "binary" and law["metric"] != metrics[0].metric:
         first = Recommended(metric=law["metric"], why=f"{law['says']} ({law['clause']})", rule=True)
@@ -306,7 +306,9 @@ def _advise(
         ]
         metrics, side = (first, *rest[:2]), "min"
     avoid = tuple(
-        Recommended(metric=one["metric"], why=one["why"]) for one in found["not"] if one["metric"] != metrics[0].metric
+        Recommended(metric=metric["metric"], why=metric["why"])
+        for metric in chosen["not"]
+        if metric["metric"] != metrics[0].metric
     )
     choices = limit_choices(metrics[0].metric, side, sizes, task)
     columns = list(_by_column(sizes))
@@ -314,9 +316,9 @@ def _advise(
     return Advice(
         answers=answers,
         defaults=defaults,
-        situation=found["name"],
-        misses=found["misses"],
-        sources=tuple(found["sources"]),
+        situation=chosen["name"],
+        misses=chosen["misses"],
+        sources=tuple(chosen["sources"]),
         metrics=metrics,
         avoid=avoid,
         conflicts=tuple(conflicts(sizes)) if task == "binary" and answers["labels"] == "trusted" else (),
@@ -335,11 +337,11 @@ def _advise(
 def situation(task: str, answers: Mapping[str, str]) -> Mapping[str, Any]:
     """Return the first situation of the tree that fits the task and the answers."""
     facts = {"task": task, **answers}
-    for one in tree()["situations"]:
-        if "task" not in one["when"] and task != "binary":
+    for case in tree()["situations"]:
+        if "task" not in case["when"] and task != "binary":
             continue
-        if all(facts[key] in values for key, values in one["when"].items()):
-            return one  # type: ignore[no-any-return]
+        if all(facts[key] in values for key, values in case["when"].items()):
+            return case  # type: ignore[no-any-return]
     raise ParameterError(f"the guide has no situation for {facts}")  # the last ones of each task have few conditions
 
 
@@ -381,18 +383,18 @@ def conflicts(sizes: Sequence[GroupSize]) -> list[str]:
     """
     from fairkit.intervals import difference_limits, two_sided, wilson
 
-    told = []
+    sentences = []
     for name, group in _by_column(sizes).items():
-        rated = [one for one in group if one.people >= 30 and one.favorable is not None and one.interval is not None]
+        rated = [row for row in group if row.people >= 30 and row.favorable is not None and row.interval is not None]
         if len(rated) < 2:
             continue
-        low, high = (f(rated, key=lambda one: (one.favorable or 0) / one.people) for f in (min, max))
-        p, q = (float(one.favorable or 0) / one.people for one in (low, high))
+        low, high = (f(rated, key=lambda row: (row.favorable or 0) / row.people) for f in (min, max))
+        p, q = (float(row.favorable or 0) / row.people for row in (low, high))
         rates, people = np.array([p, q]), np.array([float(low.people), float(high.people)])
         second, first = np.array([1]), np.array([0])
         lower, _ = difference_limits(rates, partial(wilson, rates, people), two_sided(0.95), second, first)
         if not float(lower[0]) > 0:
-            told.append(
+            sentences.append(
                 f"{name}: the shares of favorable outcomes do not surely differ; no conflict is shown by these data."
             )
             continue
@@ -408,11 +410,11 @@ def conflicts(sizes: Sequence[GroupSize]) -> list[str]:
             else ""
         )
         rule = "Equal precision, false positive and false negative rates cannot all hold unless decisions are perfect."
-        said = " " + rule if not any(rule in text for text in told) else ""
-        told.append(
+        said = " " + rule if not any(rule in text for text in sentences) else ""
+        sentences.append(
             f"{name}: {p:.1%} of {low.group} and {q:.1%} of {high.group} have the favorable outcome.{said}{example}"
         )
-    return told
+    return sentences
 
 
 def limit_choices(metric: str, side: str, sizes: Sequence[GroupSize], task: str) -> tuple[LimitChoice, ...]:
@@ -458,23 +460,23 @@ def too_few(metric: str, side: str, limits: Mapping[str, float | None], sizes: S
     from fairkit.planning.assumptions import LEAST
     from fairkit.planning.results import MOST, two_digits
 
-    target, told = _target(metric), []
+    target, sentences = _target(metric), []
     for name, group in _by_column(sizes).items():
-        told += [
-            f"{name}: {one.group} has {one.people:,} people, fewer than {LEAST}" for one in group if one.people < LEAST
+        sentences += [
+            f"{name}: {row.group} has {row.people:,} people, fewer than {LEAST}" for row in group if row.people < LEAST
         ]
         limit = limits.get(name)
-        usable = [] if target is None else [one for one in group if min(_over(target, one)) >= LEAST]
+        usable = [] if target is None else [row for row in group if min(_over(target, row)) >= LEAST]
         if target is None or limit is None or len(usable) < 2:
             continue
         truth = _truth(target, usable)
         needed = closed_form(target, truth, _rule(metric, limit, side), 0.95, 0.8)
-        if needed > sum(one.people for one in usable):
-            least = min(usable, key=lambda one: min(_over(target, one)))
+        if needed > sum(row.people for row in usable):
+            least = min(usable, key=lambda row: min(_over(target, row)))
             rows = f"takes about {two_digits(needed):,} rows like these" if needed <= MOST else "cannot be decided"
             have = f"{min(_over(target, least)):,} {_counted(target)}"
-            told.append(f"{name}: {least.group} has {have}; the limit {limit:g} {rows}")
-    return told
+            sentences.append(f"{name}: {least.group} has {have}; the limit {limit:g} {rows}")
+    return sentences
 
 
 def _rule(metric: str, limit: float, side: str) -> Rule:
@@ -547,13 +549,13 @@ def _decides(target: Target, metric: str, limit: float, side: str, group: Sequen
     from fairkit.planning.advice import detectable
     from fairkit.planning.assumptions import LEAST
 
-    usable = [one for one in group if min(_over(target, one)) >= LEAST]
+    usable = [row for row in group if min(_over(target, row)) >= LEAST]
     small = len(group) - len(usable)
     left = f" ({small} group{'s' * (small > 1)} under {LEAST} left out)" if small else ""
     if len(usable) < 2:
         return f"groups are too small{left}", False
     truth = _truth(target, usable)
-    inside = truth.bases * truth.shares * sum(one.people for one in usable)
+    inside = truth.bases * truth.shares * sum(row.people for row in usable)
     found = detectable(target, truth, inside, _rule(metric, limit, side), 0.95, 0.8)
     if found is None or found.passes_up_to is None:
         return f"{_UNDECIDED}{left}", False

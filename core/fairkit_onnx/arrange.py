@@ -83,7 +83,7 @@ class Arranged:
         if isinstance(values, Maps):
             return Maps(values.keys, values.matrix[self.back])
         if isinstance(values, list):
-            return [values[place] for place in self.back.tolist()]
+            return [values[index] for index in self.back.tolist()]
         return values[self.back]
 
 

@@ -199,9 +199,9 @@ class OnnxFile:
         """
         sizes = {entry.shape[0]: entry.name for entry in self.inputs if entry.shape}
         if len(sizes) > 1:
-            told = ", ".join(f"{name!r} {size or 'any number of'} rows" for size, name in sizes.items())
+            sizes_text = ", ".join(f"{name!r} {size or 'any number of'} rows" for size, name in sizes.items())
             raise ModelError(
-                f"the inputs of {self.name} take different numbers of rows at once ({told}); export it again"
+                f"the inputs of {self.name} take different numbers of rows at once ({sizes_text}); export it again"
             )
         return next(iter(sizes), None)
 
@@ -227,9 +227,9 @@ class OnnxFile:
         arranged = Arranged.of(feeds) if self._large_trees else None
         if arranged is None:
             return self._run_batches(names, feeds)
-        found = [arranged.restore(values) for values in self._run_batches(names, arranged.take(feeds))]
+        results = [arranged.restore(values) for values in self._run_batches(names, arranged.take(feeds))]
         # an output that is not one value for each row is not understood here: the rows as they are
-        return found if all(values is not None for values in found) else self._run_batches(names, feeds)
+        return results if all(values is not None for values in results) else self._run_batches(names, feeds)
 
     def _run_batches(self, names: list[str], feeds: Mapping[str, NDArray[Any]]) -> list[Any]:
         parts = self._batches.each(feeds, lambda some: self._run(names, some))

@@ -153,11 +153,11 @@ def check_file(content: bytes, folder: Path | None = None) -> tuple[onnx.ModelPr
     _check_fields(proto)
     require(proto.ir_version in IR_VERSIONS, f"its format has version {proto.ir_version}, which is not tested")
     versions = {entry.domain: entry.version for entry in proto.opset_import}
-    require(all(versions[one.domain] == one.version for one in proto.opset_import), "a domain has two versions")
+    require(all(versions[opset.domain] == opset.version for opset in proto.opset_import), "a domain has two versions")
     require("ai.onnx" not in versions, "it names the standard operators' domain by its other name")
     keys = [entry.key for entry in proto.metadata_props]
     require(len(set(keys)) == len(keys) and "ort_config" not in keys, "its metadata could set up the runtime")
-    names = [one.name for one in proto.graph.input] + [one.name for one in proto.graph.initializer]
+    names = [entry.name for entry in proto.graph.input] + [tensor.name for tensor in proto.graph.initializer]
     for node in proto.graph.node:
         _check_node(node, versions)
         names += [name for name in node.output if name]
@@ -165,7 +165,7 @@ def check_file(content: bytes, folder: Path | None = None) -> tuple[onnx.ModelPr
     require(all(name and name.isprintable() for name in names), "a name is empty or holds unprintable characters")
     tensors = [
         *proto.graph.initializer,
-        *(one.t for node in proto.graph.node for one in node.attribute if one.type == 4),
+        *(attribute.t for node in proto.graph.node for attribute in node.attribute if attribute.type == 4),
     ]
     digests = _check_external([tensor for tensor in tensors if _check_tensor(tensor)], folder)
     whole = content
@@ -183,9 +183,9 @@ def check_file(content: bytes, folder: Path | None = None) -> tuple[onnx.ModelPr
 
 def _check_fields(message: Any) -> None:
     """Refuse fields that nothing here reads, at every depth."""
-    known = FIELDS.get(message.DESCRIPTOR.name, frozenset())
+    fields = FIELDS.get(message.DESCRIPTOR.name, frozenset())
     for entry, value in message.ListFields():
-        require(entry.name in known, f"it uses {message.DESCRIPTOR.name}.{entry.name}")
+        require(entry.name in fields, f"it uses {message.DESCRIPTOR.name}.{entry.name}")
         if entry.message_type is not None:
             for inner in (value,) if hasattr(value, "DESCRIPTOR") else value:
                 _check_fields(inner)
@@ -206,7 +206,10 @@ def _check_node(node: onnx.NodeProto, versions: Mapping[str, int]) -> None:
         declared = defs.get_schema(node.op_type, version, node.domain).attributes
     except defs.SchemaError:
         raise NotShownError(f"{operator} is not there in version {version}") from None
-    require(len({one.name for one in node.attribute}) == len(node.attribute), f"{operator} has an attribute twice")
+    require(
+        len({attribute.name for attribute in node.attribute}) == len(node.attribute),
+        f"{operator} has an attribute twice",
+    )
     for one in node.attribute:
         fits = one.name in declared and int(declared[one.name].type) == one.type  # type: ignore[call-overload]
         require(fits, f"{operator} has the attribute {one.name!r}, which its schema does not declare so")
@@ -220,23 +223,23 @@ def _check_node(node: onnx.NodeProto, versions: Mapping[str, int]) -> None:
 
 def _check_tensor(tensor: onnx.TensorProto) -> bool:
     """Refuse numbers in two places, too many or too few, or out of range; return whether they lie in another file."""
-    held = {entry.name for entry, _ in tensor.ListFields()} - {"dims", "data_type", "name", "doc_string"}
+    filled = {entry.name for entry, _ in tensor.ListFields()} - {"dims", "data_type", "name", "doc_string"}
     where = f"the constant {tensor.name!r}"
     require(tensor.data_type in _NUMBERS, f"{where} has a type that is not tested")
-    place, size, low, high = _NUMBERS[tensor.data_type]
+    field, size, low, high = _NUMBERS[tensor.data_type]
     count = prod(tensor.dims)
     require(all(dim >= 0 for dim in tensor.dims), f"{where} has a negative length")
-    if held >= {"external_data"}:
-        require(held == {"external_data", "data_location"} and tensor.data_location == 1 and size > 0, _once(where))
+    if filled >= {"external_data"}:
+        require(filled == {"external_data", "data_location"} and tensor.data_location == 1 and size > 0, _once(where))
         return True
-    require(held <= {place, "raw_data"} and len(held) == (count > 0), _once(where))
-    raw = "raw_data" in held
+    require(filled <= {field, "raw_data"} and len(filled) == (count > 0), _once(where))
+    raw = "raw_data" in filled
     require(not raw or (size > 0 and len(tensor.raw_data) == count * size), f"{where} has too many or too few numbers")
-    require(raw or len(getattr(tensor, place)) == count, f"{where} has too many or too few numbers")
+    require(raw or len(getattr(tensor, field)) == count, f"{where} has too many or too few numbers")
     if high and count:
-        given = np.frombuffer(tensor.raw_data, np.uint8) if raw else np.array(getattr(tensor, place))
+        numbers = np.frombuffer(tensor.raw_data, np.uint8) if raw else np.array(getattr(tensor, field))
         narrow = tensor.data_type == 9 if raw else True  # bytes are any number but a truth value
-        require(not narrow or (given.min() >= low and given.max() <= high), f"{where} has a number out of range")
+        require(not narrow or (numbers.min() >= low and numbers.max() <= high), f"{where} has a number out of range")
     return False
 
 
@@ -264,7 +267,7 @@ def _check_external(tensors: Sequence[onnx.TensorProto], folder: Path | None) ->
     path = folder / name
     require(path.is_file() and not path.is_symlink(), "the file with its numbers is not beside it")
     ranges.sort()
-    apart = all(one[1] <= other[0] for one, other in pairwise(ranges))
+    apart = all(before[1] <= after[0] for before, after in pairwise(ranges))
     require(apart and ranges[-1][1] <= path.stat().st_size, "numbers in the file beside it overlap or are missing")
     with path.open("rb") as file:
         return {name: hashlib.file_digest(file, "sha256").hexdigest()}

@@ -104,10 +104,10 @@ class Call:
 
     def array(self, *names: str) -> np.ndarray[Any, Any]:
         """Return the numbers or texts of the one attribute of several that is given; empty where none is."""
-        given = [name for name in names if name in self.attributes]
-        if len(given) > 1:
-            raise NotShownError(f"{' and '.join(given)} are both given")
-        value = self.attributes[given[0]] if given else []
+        name_given = [name for name in names if name in self.attributes]
+        if len(name_given) > 1:
+            raise NotShownError(f"{' and '.join(name_given)} are both given")
+        value = self.attributes[name_given[0]] if name_given else []
         from onnx import TensorProto, numpy_helper
 
         return numpy_helper.to_array(value) if isinstance(value, TensorProto) else np.asarray(value)
@@ -141,33 +141,35 @@ def lengths(proto: onnx.ModelProto, widths: Mapping[str, Sequence[int]]) -> dict
     from onnx import helper
 
     versions = {entry.domain: entry.version for entry in proto.opset_import}
-    known = {tensor.name: Tensor(tuple(tensor.dims), tensor) for tensor in proto.graph.initializer}
+    tensors = {tensor.name: Tensor(tuple(tensor.dims), tensor) for tensor in proto.graph.initializer}
     for entry in proto.graph.input:
-        known[entry.name] = Tensor(_input(entry, widths))
+        tensors[entry.name] = Tensor(_input(entry, widths))
     for node in proto.graph.node:
         if node.op_type == "Constant":
-            known[node.output[0]] = _constant(node)
+            tensors[node.output[0]] = _constant(node)
             continue
-        given = {one.name: helper.get_attribute_value(one) for one in node.attribute}
+        attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
         try:
-            require(all(not name or name in known for name in node.input), "an input is not made before it")
-            call = Call(node, versions[node.domain], [known[name] if name else None for name in node.input], given)
-            found = apply(call)
+            require(all(not name or name in tensors for name in node.input), "an input is not made before it")
+            call = Call(
+                node, versions[node.domain], [tensors[name] if name else None for name in node.input], attributes
+            )
+            result = apply(call)
         except (NotShownError, ArithmeticError, LookupError, TypeError, ValueError) as stop:
             raise NotShownError(f"at {node.op_type} {node.name or node.output[0]!r}: {stop}") from None
-        maps = node.op_type == "ZipMap" or any(one is not None and one.maps for one in call.inputs)
-        proto_of = known[node.input[0]].proto if node.op_type == "Identity" else None
-        known |= {name: Tensor(dims, proto_of, maps) for name, dims in zip(node.output, found, strict=False) if name}
-    _check_declared(proto, known)
-    _check_inferred(proto, known)
-    return known
+        maps = node.op_type == "ZipMap" or any(tensor is not None and tensor.maps for tensor in call.inputs)
+        proto_of = tensors[node.input[0]].proto if node.op_type == "Identity" else None
+        tensors |= {name: Tensor(dims, proto_of, maps) for name, dims in zip(node.output, result, strict=False) if name}
+    _check_declared(proto, tensors)
+    _check_inferred(proto, tensors)
+    return tensors
 
 
 def _input(entry: onnx.ValueInfoProto, widths: Mapping[str, Sequence[int]]) -> Dims:
     declared = entry.type.tensor_type
     require(declared.HasField("shape") and len(declared.shape.dim) in (1, 2), f"the input {entry.name!r} is no table")
     told = list(widths.get(entry.name, ()))
-    rest = [one.dim_value for one in declared.shape.dim][1:]
+    rest = [dim.dim_value for dim in declared.shape.dim][1:]
     dims = [length or (told[index] if index < len(told) else 0) for index, length in enumerate(rest)]
     require(all(dim > 0 for dim in dims), f"the input {entry.name!r} leaves the number of its columns open")
     return (None, *dims)
@@ -201,11 +203,11 @@ def _check_declared(proto: onnx.ModelProto, known: Mapping[str, Tensor]) -> None
         if last:  # exporters declare classifiers' outputs carelessly, and nothing reads these
             continue
         require(len(said) == len(tensor.dims), where)
-        for one, dim in zip(said, tensor.dims, strict=True):
-            if one.HasField("dim_value"):
-                require(one.dim_value == dim or (dim is None and one.dim_value > 0), where)
-            elif one.dim_param:
-                require(symbols.setdefault(one.dim_param, dim) == dim, where)
+        for dim_said, dim in zip(said, tensor.dims, strict=True):
+            if dim_said.HasField("dim_value"):
+                require(dim_said.dim_value == dim or (dim is None and dim_said.dim_value > 0), where)
+            elif dim_said.dim_param:
+                require(symbols.setdefault(dim_said.dim_param, dim) == dim, where)
     if all(not entry.type.tensor_type.shape.dim[0].HasField("dim_value") for entry in proto.graph.input):
         for entry in proto.graph.value_info:
             rows, dims = known[entry.name].axis, entry.type.tensor_type.shape.dim
@@ -228,8 +230,8 @@ def _check_inferred(proto: onnx.ModelProto, known: Mapping[str, Tensor]) -> None
         shape, tensor = entry.type.tensor_type.shape, known[entry.name]
         if entry.type.tensor_type.HasField("shape") and not tensor.maps:
             same = len(shape.dim) == len(tensor.dims) and all(
-                not one.HasField("dim_value") or one.dim_value == dim
-                for one, dim in zip(shape.dim, tensor.dims, strict=True)
+                not dim_said.HasField("dim_value") or dim_said.dim_value == dim
+                for dim_said, dim in zip(shape.dim, tensor.dims, strict=True)
             )
             require(same, f"{entry.name!r} has other lengths for onnx than for the rules here")
 
@@ -240,13 +242,13 @@ def _check_inferred(proto: onnx.ModelProto, known: Mapping[str, Tensor]) -> None
 def broadcast(*tensors: Tensor) -> Dims:
     """Lengths after numpy's rule; N meets only N or 1."""
     rank = max(len(tensor.dims) for tensor in tensors)
-    found: list[Dim] = []
+    dims: list[Dim] = []
     for column in zip(*((1,) * (rank - len(tensor.dims)) + tensor.dims for tensor in tensors), strict=True):
         others = {length for length in column if length != 1}
         if len(others) > 1:
             raise NotShownError("rows meet other lengths")
-        found.append(others.pop() if others else 1)
-    return tuple(found)
+        dims.append(others.pop() if others else 1)
+    return tuple(dims)
 
 
 def _each(call: Call) -> list[Dims]:
@@ -255,14 +257,14 @@ def _each(call: Call) -> list[Dims]:
 
 def _as_first(call: Call) -> list[Dims]:
     """What follows the first input stretches to it, and never it to what follows."""
-    rest = [one for one in call.inputs if one is not None]
+    rest = [tensor for tensor in call.inputs if tensor is not None]
     if broadcast(*rest) != call.data().dims:
         raise NotShownError("rows meet other lengths")
     return [call.data().dims]
 
 
 def _clip(call: Call) -> list[Dims]:
-    if any(call.has(place) and call.data(place).dims not in ((), (1,)) for place in (1, 2)):
+    if any(call.has(index) and call.data(index).dims not in ((), (1,)) for index in (1, 2)):
         raise NotShownError("its limits are not one number each")
     return [call.data().dims]
 
@@ -367,7 +369,7 @@ def _squeeze(call: Call) -> list[Dims]:
     if not axes:
         raise NotShownError("its axes depend on lengths")
     places = [call.free(axis) for axis in axes]
-    if any(call.data().dims[place] != 1 for place in places):
+    if any(call.data().dims[axis] != 1 for axis in places):
         raise NotShownError("an axis to take away is not of length 1")
     return [_without(call.data().dims, places, keep=False)]
 
@@ -387,28 +389,32 @@ def _transpose(call: Call) -> list[Dims]:
     order = call.get("perm", list(range(len(dims)))[::-1])
     if sorted(order) != list(range(len(dims))):
         raise NotShownError("its axes are not clear")
-    return [tuple(dims[place] for place in order)]
+    return [tuple(dims[axis] for axis in order)]
 
 
 def _reshape(call: Call) -> list[Dims]:
     """0 copies a length, -1 is what is left; rows stay together if what lies before and after them stays."""
-    dims, wanted = call.data().dims, [int(one) for one in call.numbers(1).reshape(-1)]
-    if any(one < -1 for one in wanted) or wanted.count(-1) > 1 or (call.get("allowzero", 0) and 0 in wanted):
+    dims, wanted = call.data().dims, [int(size) for size in call.numbers(1).reshape(-1)]
+    if any(size < -1 for size in wanted) or wanted.count(-1) > 1 or (call.get("allowzero", 0) and 0 in wanted):
         raise NotShownError("the new shape is not clear")
-    if any(one == 0 and index >= len(dims) for index, one in enumerate(wanted)):
+    if any(size == 0 and index >= len(dims) for index, size in enumerate(wanted)):
         raise NotShownError("the new shape is not clear")
-    found: list[Dim] = [dims[index] if one == 0 else one for index, one in enumerate(wanted)]
-    volume, given = (_volume([one for one in some if one != -1]) for some in (dims, found))
-    if -1 in found:
-        open_rows = None in dims and None not in found
-        found[found.index(-1)] = (
-            None if open_rows and given == volume else volume // given if given and not open_rows else 0
+    dims_found: list[Dim] = [dims[index] if size == 0 else size for index, size in enumerate(wanted)]
+    volume, volume_given = (_volume([size for size in some if size != -1]) for some in (dims, dims_found))
+    if -1 in dims_found:
+        open_rows = None in dims and None not in dims_found
+        dims_found[dims_found.index(-1)] = (
+            None
+            if open_rows and volume_given == volume
+            else volume // volume_given
+            if volume_given and not open_rows
+            else 0
         )
-    if found.count(None) != dims.count(None) or _volume(found) != volume:
+    if dims_found.count(None) != dims.count(None) or _volume(dims_found) != volume:
         raise NotShownError("rows move between axes")
-    if None in dims and _volume(dims[: dims.index(None)]) != _volume(found[: found.index(None)]):
+    if None in dims and _volume(dims[: dims.index(None)]) != _volume(dims_found[: dims_found.index(None)]):
         raise NotShownError("rows move between axes")
-    return [tuple(found)]
+    return [tuple(dims_found)]
 
 
 def _flatten(call: Call) -> list[Dims]:
@@ -508,7 +514,7 @@ def _trees(call: Call, kind: str, outputs: int) -> None:
     require(bool(features.min() >= 0 and features.max() < width), "a tree asks for a column that there is not")
     require(bool(ids.min() >= 0 and ids.max() < outputs), "a leaf is for an output that there is not")
     _size(len(call.array("base_values", "base_values_as_tensor")) in (0, 1, outputs))
-    small = all(one.min() >= 0 and one.max() < 2**31 for one in (trees, nodes, owners, at))
+    small = all(array.min() >= 0 and array.max() < 2**31 for array in (trees, nodes, owners, at))
     require(bool(small), "a node has a number out of range")
     keys, leaf = (trees << 32) + nodes, call.array("nodes_modes") == b"LEAF"
     require(len(np.unique(keys)) == count, "a node is given twice")
@@ -568,7 +574,7 @@ def _one_hot(call: Call) -> list[Dims]:
 
 
 def _vectorizer(call: Call) -> list[Dims]:
-    tables = [Call(call.node, call.version, [one]).table() for one in call.inputs]
+    tables = [Call(call.node, call.version, [tensor]).table() for tensor in call.inputs]
     _size(call.array("inputdimensions").tolist() == tables)
     return [(None, sum(tables))]
 
@@ -594,8 +600,8 @@ def _zipped(call: Call) -> int:
 
 
 def _same(call: Call) -> list[Dims]:
-    found = call.inputs[0]
-    return [() if found is None else found.dims]
+    first = call.inputs[0]
+    return [() if first is None else first.dims]
 
 
 def _of_table(call: Call) -> list[Dims]:

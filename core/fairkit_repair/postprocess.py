@@ -122,9 +122,9 @@ class RuleModel(FittedModel):
     def to_onnx(self) -> onnx.ModelProto:
         """Return the base model's graph with the rule appended."""
         proto = self.base.with_rule(self.rule)
-        kept = [entry for entry in proto.metadata_props if entry.key != RULE_KEY]
+        entries = [entry for entry in proto.metadata_props if entry.key != RULE_KEY]
         del proto.metadata_props[:]
-        proto.metadata_props.extend(kept)
+        proto.metadata_props.extend(entries)
         text = json.dumps(self.rule.to_dict(), sort_keys=True, ensure_ascii=False, allow_nan=False)
         proto.metadata_props.add(key=RULE_KEY, value=text)
         return proto
@@ -172,10 +172,10 @@ class PostProcessor(Mitigator):
         from fairkit_onnx.write.export import BaseModel
 
         base = BaseModel(model, table, self.model_options())
-        held = None if validation is None else (base.scores(validation.columns), validation)
+        scored = None if validation is None else (base.scores(validation.columns), validation)
         scores = base.scores(table.columns)
         objective = run.objective.on(base.decisions(table.columns), scores, table.row_weights())
-        return self._on(base, scores, table, dataclasses.replace(run, objective=objective), held)
+        return self._on(base, scores, table, dataclasses.replace(run, objective=objective), scored)
 
     def fit_scores(self, scores: NDArray[np.float64], table: Table, run: Run, model: OnnxModel) -> RuleModel:
         """Learn the rule from given scores of the rows, such as out-of-fold ones, and put it on a model.
@@ -219,8 +219,8 @@ class PostProcessor(Mitigator):
         """
         keys, notes = self._keys(table)
         rows = self._scored(scores, keys, table, run.objective)
-        held = None if validation is None else self._scored(validation[0], keys, validation[1], run.objective)
-        solution = self.solve(rows, held, run)
+        scored = None if validation is None else self._scored(validation[0], keys, validation[1], run.objective)
+        solution = self.solve(rows, scored, run)
         rule = GroupRule(keys=keys, pieces=solution.pieces, odds=solution.odds)
         return rule, dataclasses.replace(solution, notes=(*notes, *solution.notes))
 
@@ -262,8 +262,8 @@ class PostProcessor(Mitigator):
             )
         if (sizes >= least).sum() < 2:
             raise DataError(f"{table.name}: fewer than two groups have min_group={least} rows; lower it")
-        told = f"These groups are too small and get the pooled rule: {_listed(small)}."
-        return keys.keep((sizes >= least).tolist()), (told,)
+        note = f"These groups are too small and get the pooled rule: {_listed(small)}."
+        return keys.keep((sizes >= least).tolist()), (note,)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -299,10 +299,10 @@ class CommonThreshold(PostProcessor):
 def common_threshold(rows: ScoredRows) -> float:
     """Return the cutoff of the highest gain; a rate to keep comes before it, and rules on rates before both."""
     weights = rows.row_weights / rows.row_weights.sum()
-    values, place = np.unique(-rows.scores, return_inverse=True)
+    values, inverse = np.unique(-rows.scores, return_inverse=True)
 
     def summed(each: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.append(0.0, np.cumsum(np.bincount(place.ravel(), each, len(values))))
+        return np.append(0.0, np.cumsum(np.bincount(inverse.ravel(), each, len(values))))
 
     gain, total = summed(weights * rows.gains), summed(weights)
     size = np.abs(rows.gains).max() or 1.0
@@ -341,8 +341,10 @@ def _by_half(fitted: FittedModel, table: Table) -> bool:
     """Return whether a model decides by its score's half."""
     if table.task != "binary" or isinstance(fitted, RunsItself):
         return False
-    found = fitted.predict(table.columns)
-    return found.decision_probability is None or np.array_equal(found.decision_probability, found.score >= _HALF)
+    prediction = fitted.predict(table.columns)
+    return prediction.decision_probability is None or np.array_equal(
+        prediction.decision_probability, prediction.score >= _HALF
+    )
 
 
 def with_threshold(fitted: FittedModel, table: Table, run: Run, scores: NDArray[np.float64]) -> RuleModel:
@@ -357,5 +359,5 @@ def with_threshold(fitted: FittedModel, table: Table, run: Run, scores: NDArray[
 
 def _kind(trained: FittedModel) -> type[RuleModel]:
     """Return rule models that still do what only the trained model does; type checks look at the class."""
-    kept = {name: staticmethod(getattr(trained, name)) for name in _OWN if hasattr(trained, name)}
-    return type("AimedModel", (RuleModel,), kept) if kept else RuleModel
+    methods = {name: staticmethod(getattr(trained, name)) for name in _OWN if hasattr(trained, name)}
+    return type("AimedModel", (RuleModel,), methods) if methods else RuleModel

@@ -182,8 +182,8 @@ _UNKNOWN = Power(chance=0.0, rows=0)
 class Trial:
     """One method with its parameters, measured on calibration rows that its model did not see."""
 
-    method: str  # what was tried; `unconstrained` is the learner, or the given model, as it is
-    parameters: Mapping[str, Any]  # what was tried; `unconstrained` is the learner, or the given model, as it is
+    method: str  # `unconstrained` is the learner, or the given model, as it is
+    parameters: Mapping[str, Any]  # what the method was given
     randomized: bool
     reads_group: bool
     accuracy: float | None = None
@@ -193,10 +193,10 @@ class Trial:
     rate: float | None = None
     change: tuple[float, float, float] | None = None
     seconds: float = 0.0  # what measuring it took
-    status: Status = "tried"  # what became of it, and why it was left out
-    reason: str = ""  # what became of it, and why it was left out
-    mitigator: Any = None  # the method as an object, and in which of its ways it is used
-    capability: Capability = _NONE  # the method as an object, and in which of its ways it is used
+    status: Status = "tried"  # what became of it
+    reason: str = ""  # why it was left out
+    mitigator: Any = None  # the method as an object
+    capability: Capability = _NONE  # in which of its ways it is used
     family: str = ""  # what it has in common with trials that differ in their dial
     fixed: frozenset[str] = frozenset()  # the parameters that the user gave
 
@@ -247,11 +247,11 @@ class Study:
 
     rules: tuple[Rule, ...]  # the policy
     sure: float  # what was asked for: see `fairkit_repair.repairing.run.repair`
-    budget: float  # the minutes that the search may take; for every random draw
-    seed: int = 0  # the minutes that the search may take; for every random draw
-    blind: bool = False  # what was asked for: see `fairkit_repair.repairing.run.repair`
-    deterministic: bool | None = False  # what was asked for: see `fairkit_repair.repairing.run.repair`
-    unconstrained: bool = True  # what was asked for: see `fairkit_repair.repairing.run.repair`
+    budget: float  # the minutes that the search may take
+    seed: int = 0  # for every random draw
+    blind: bool = False  # as asked for: see `fairkit_repair.repairing.run.repair`
+    deterministic: bool | None = False
+    unconstrained: bool = True
     learner: str = "lightgbm"  # what trains where a method does not say
     named: bool = False  # whether methods were named
     power: Power = _UNKNOWN  # what the test rows can show
@@ -292,7 +292,7 @@ class Study:
 
         Those that were left out after they were measured count too: a reader asks what could have been.
         """
-        return tuple(sorted((one for one in self.measured if one.as_good), key=lambda one: one.disparity))
+        return tuple(sorted((trial for trial in self.measured if trial.as_good), key=lambda trial: trial.disparity))
 
     @property
     def needs_chance(self) -> bool:
@@ -338,7 +338,7 @@ class Study:
             "performance": self.performance,
             "searched": len(self.measured),
             "considered": len(self.alternatives),
-            "as_good": len(self.as_good) if any(one.change is not None for one in self.measured) else None,
+            "as_good": len(self.as_good) if any(trial.change is not None for trial in self.measured) else None,
             "least_disparity": None if not self.as_good else _short(self.as_good[0]),
             "picked": self.picked,
             "chance": self.choice.chance,
@@ -362,7 +362,7 @@ def _text(value: Any) -> str:
     if isinstance(value, tuple | list):
         return "+".join(map(str, value))
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_text(one)}" for key, one in value.items())
+        return ", ".join(f"{key} {_text(item)}" for key, item in value.items())
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -387,7 +387,7 @@ class Tradeoff(Evidence):
 
     key = "frontier"
     x_title: str  # what is on the axes
-    y_title: str  # what is on the axes
+    y_title: str
     better: Literal["higher", "lower"]  # whether a higher or a lower `y` is better
     points: tuple[TradeoffPoint, ...]  # in the order in which they were learned
 

@@ -87,10 +87,10 @@ class Frame:
 class AscentResult:
     """What the search found for n rows."""
 
-    s: Tensor  # shapes (n, r) and (n, m): the moves along the free and the paid axes; x' = x + s freeᵀ + t paidᵀ
-    t: Tensor  # shapes (n, r) and (n, m): the moves along the free and the paid axes; x' = x + s freeᵀ + t paidᵀ
-    reward: Tensor  # shape (n,): the reward at x', and d²(x, x')
-    cost: Tensor  # shape (n,): the reward at x', and d²(x, x')
+    s: Tensor  # moves along the free axes, shape (n, r): x' = x + s freeᵀ + t paidᵀ
+    t: Tensor  # moves along the paid axes, shape (n, m)
+    reward: Tensor  # the reward at x', shape (n,)
+    cost: Tensor  # d²(x, x'), shape (n,)
     outputs: Tensor  # h(x'), shape (n, K)
     evaluations: int  # how often the outputs of all rows were computed, h(x) aside
 

@@ -68,11 +68,11 @@ class ColumnEncoding:
                 )
             return cls(name=name, kind="category", categories=categories)
         numbers = _numbers(name, values)
-        known = numbers[~np.isnan(numbers)]
-        mean = float(known.mean()) if standardise and len(known) else 0.0
-        spread = float(known.std()) if standardise and len(known) else 1.0
+        finite = numbers[~np.isnan(numbers)]
+        mean = float(finite.mean()) if standardise and len(finite) else 0.0
+        spread = float(finite.std()) if standardise and len(finite) else 1.0
         scale = spread if spread > 0.0 else 1.0
-        return cls(name=name, kind="number", mean=mean, scale=scale, missing=len(known) < len(numbers))
+        return cls(name=name, kind="number", mean=mean, scale=scale, missing=len(finite) < len(numbers))
 
     def encode(self, values: NDArray[Any]) -> Floats:
         """Return the features of n rows, shape (n, features)."""
@@ -87,15 +87,15 @@ class ColumnEncoding:
             return np.column_stack([filled, gone.astype(float)]) if self.missing else filled
         code = self.codes(values)
         out = np.zeros((len(code), len(self.features)))
-        known = np.flatnonzero(code >= 0)
-        out[known, code[known]] = 1.0
+        coded = np.flatnonzero(code >= 0)
+        out[coded, code[coded]] = 1.0
         return out
 
     def codes(self, values: NDArray[Any]) -> Ints:
         """Return which of a category's features is 1 in each row, shape (n,); -1 where none is."""
-        place = {category: index for index, category in enumerate(self.shown)}
+        positions = {category: index for index, category in enumerate(self.shown)}
         texts, code = distinct(values)
-        table = np.array([place.get(text, -1) for text in texts], dtype=np.int64)
+        table = np.array([positions.get(text, -1) for text in texts], dtype=np.int64)
         return table[code]
 
 
@@ -293,11 +293,11 @@ class Design:
                 block = np.stack([_counted(column.code, row, column.size)[:-1] for row in weighted])
                 _put(total[k], self._of_numbers, column.places, block)
                 total[k][column.places, column.places] = block[-1]  # the constant's row: sums of weights
-        for one, other in itertools.combinations(self._codes, 2):
-            code = one.code * other.size + other.code
+        for first, second in itertools.combinations(self._codes, 2):
+            code = first.code * second.size + second.code
             for k, each in enumerate(weights):
-                counted = _counted(code, each, one.size * other.size).reshape(one.size, other.size)
-                _put(total[k], one.places, other.places, counted[:-1, :-1])
+                counted = _counted(code, each, first.size * second.size).reshape(first.size, second.size)
+                _put(total[k], first.places, second.places, counted[:-1, :-1])
         return total
 
     def dense(self) -> Floats:
@@ -305,8 +305,8 @@ class Design:
         whole = np.zeros((self.rows, self.width))
         whole[:, self._of_numbers] = self._numbers.T
         for column in self._codes:
-            known = np.flatnonzero(column.code < len(column.places))
-            whole[known, column.places[column.code[known]]] = 1.0
+            coded = np.flatnonzero(column.code < len(column.places))
+            whole[coded, column.places[column.code[coded]]] = 1.0
         return whole[:, :-1]
 
 

@@ -226,9 +226,9 @@ def _predict(name: str, encoder: Encoder, columns: Columns, strength: float) -> 
     encoding = next(column for column in encoder.columns if column.name == name)
     raw = np.asarray(columns[name])
     if encoding.kind == "category":
-        texts, place = distinct(raw)
+        texts, inverse = distinct(raw)
         values, merged = np.unique(texts, return_inverse=True)
-        code = merged[place]
+        code = merged[inverse]
     else:
         values, code = np.unique(raw.astype(np.float64), return_inverse=True)
     if len(values) < 2:
@@ -250,8 +250,8 @@ def _predict(name: str, encoder: Encoder, columns: Columns, strength: float) -> 
 def _pair_likelihood(sigma: Floats, gap: Floats, same: NDArray[np.bool_]) -> float:
     """Mean log likelihood: log 2 - log(1 + e^s) for a comparable pair, log tanh(s / 2) for another."""
     square = np.maximum(np.einsum("ij,jk,ik->i", gap, sigma, gap), 1e-12)
-    alike = np.log(2.0) - np.logaddexp(0.0, square)
-    return float(np.where(same, alike, np.log(np.tanh(square / 2.0))).mean())
+    likelihood = np.log(2.0) - np.logaddexp(0.0, square)
+    return float(np.where(same, likelihood, np.log(np.tanh(square / 2.0))).mean())
 
 
 def _pair_slope(sigma: Floats, gap: Floats, same: NDArray[np.bool_]) -> Floats:
@@ -275,8 +275,8 @@ def _positive(sigma: Floats) -> Floats:
 class Plan:
     """The nonzero entries of Π: at most two for each row that was asked, two for one row only."""
 
-    source: Ints  # shape (e,): the row j that moves and the row i it moves to; equal where it stays
-    target: Ints  # shape (e,): the row j that moves and the row i it moves to; equal where it stays
+    source: Ints  # the row j that moves, shape (e,)
+    target: Ints  # the row i that it moves to; j itself where it stays
     mass: Floats  # shape (e,): Π_ij > 0; sums over each source to the row's weight, in all to 1
     distance: Floats  # shape (e,): C_ij, a squared distance
     gain: Floats  # shape (e,): R_ij - R_jj ≥ 0

@@ -198,8 +198,8 @@ class Geometry:
     """
 
     free: Floats
-    low: Floats  # shape (r,): the range of x · free over the rows
-    high: Floats  # shape (r,): the range of x · free over the rows
+    low: Floats  # the smallest x · free of the rows, shape (r,)
+    high: Floats  # the largest
     paid: Floats  # shape (d, m), orthonormal, r + m = d
     price: Floats  # shape (m,), positive: squared distance per squared length
     reach: float  # the root mean squared distance of two rows drawn at random: a row is never moved farther

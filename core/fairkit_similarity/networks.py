@@ -160,8 +160,8 @@ class ModuleNetwork:
         leaf, out = saved
         if not out.requires_grad:
             return torch.zeros_like(leaf)
-        (found,) = torch.autograd.grad(out, leaf, up, retain_graph=True, allow_unused=True)
-        return torch.zeros_like(leaf) if found is None else found
+        (gradient,) = torch.autograd.grad(out, leaf, up, retain_graph=True, allow_unused=True)
+        return torch.zeros_like(leaf) if gradient is None else gradient
 
 
 def as_network(module: Any) -> DenseNetwork | ModuleNetwork:

@@ -53,10 +53,10 @@ def best_plan(gain: Floats, cost: Floats, weights: Floats, epsilon: float) -> Ch
     """Minimise λ ε + Σ_j w_j max_c [g_cj - λ c_cj] over λ ≥ 0, to the last bit that matters."""
 
     def at(multiplier: float) -> tuple[float, float, NDArray[np.int64]]:
-        place = (gain - multiplier * cost).argmax(axis=0)
-        rows = np.arange(len(place))
-        spent = float(weights @ cost[place, rows])
-        return float(weights @ gain[place, rows]), spent, place
+        chosen = (gain - multiplier * cost).argmax(axis=0)
+        rows = np.arange(len(chosen))
+        spent = float(weights @ cost[chosen, rows])
+        return float(weights @ gain[chosen, rows]), spent, chosen
 
     if epsilon == 0.0:
         free = np.where(cost == 0.0, gain, -np.inf)
@@ -100,8 +100,8 @@ class Outside:
     """What the search found."""
 
     choice: Choice  # the best plan over all candidates, the given ones too
-    gain: Floats  # shape (C, n): the candidates; first the given ones
-    cost: Floats  # shape (C, n): the candidates; first the given ones
+    gain: Floats  # of each candidate, first the given ones, shape (C, n)
+    cost: Floats  # the same shape
     moved: NDArray[Any]  # shape (C - given, n, d): x' of the candidates that were found
     given: int  # how many candidates were given
 
@@ -283,9 +283,9 @@ def _chosen_eta(solution: Solution, rows: Ints) -> float:
 def _excess_at(solution: Solution, rows: Ints, eta: float) -> Floats:
     """φ_j(η) - R_jj of some rows."""
     problem = solution.problem
-    queries, place = np.unique(problem.query[rows], return_inverse=True)
+    queries, inverse = np.unique(problem.query[rows], return_inverse=True)
     lines = problem.answers_near(solution.bracket, eta, queries)
-    return lines.at(eta)[place] - problem.own[rows]
+    return lines.at(eta)[inverse] - problem.own[rows]
 
 
 # Other versions of rows, given as a table of their own: counterfactual rows.

@@ -34,8 +34,8 @@ REMEMBERED = 4
 class Queries:
     """The query classes, as every worker gets them."""
 
-    z: Floats  # coordinates, shape (m, d), and bounding coordinates
-    bounding: Floats  # coordinates, shape (m, d), and bounding coordinates
+    z: Floats  # coordinates, shape (m, d)
+    bounding: Floats  # bounding coordinates
     label: Ints  # shape (m,): each one's loss vector (losses)
     target: Floats  # shape (m, K): each one's target (outputs); otherwise of shape (m, 0)
     frame: Frame  # makes bounding coordinates
@@ -130,9 +130,9 @@ def answer(planted: Planted, queries: Queries, ask: Ask) -> PartAnswers:
 def nearest(part: PartRows, queries: Queries) -> PartAnswers:
     """Find each query class's best row at distance 0 in a part."""
     group, _ = same_rows(np.concatenate([part.z, queries.z]))
-    place = group[len(part.z) :]
-    here = np.flatnonzero(place < len(part.z))
-    at, label = place[here], queries.label[here]
+    group_of = group[len(part.z) :]
+    here = np.flatnonzero(group_of < len(part.z))
+    at, label = group_of[here], queries.label[here]
     lines = Lines(answer=part.row[label, at], reward=part.values[label, at], cost=np.zeros(len(here)))
     return PartAnswers(place=here, lines=lines, looks=0)
 
@@ -186,8 +186,8 @@ class SpreadTransport(Problem):
         """See `Problem._fit`."""
         self.scale = scale
         self._trees = self._parts.derive(plant, self._shared, scale)
-        place = build_tree(self._queries.z, self._queries.bounding, self._extra, scale).place
-        self._sequence = np.lexsort((place, self.label))
+        positions = build_tree(self._queries.z, self._queries.bounding, self._extra, scale).place
+        self._sequence = np.lexsort((positions, self.label))
         self._rank = np.empty_like(self._sequence)
         self._rank[self._sequence] = np.arange(len(self._sequence))
 
@@ -199,8 +199,8 @@ class SpreadTransport(Problem):
         """See `Problem.staying`: under losses, the best row at distance 0."""
         stay = Lines(answer=self._first_rows, reward=self._first_own, cost=np.zeros(len(self.where)))
         if self._queries.kind == LOSSES:
-            for found in self._parts.derive(nearest, self._shared).collect():
-                stay = _better(stay, found, 0.0)
+            for part in self._parts.derive(nearest, self._shared).collect():
+                stay = _better(stay, part, 0.0)
         return stay
 
     def answers(self, eta: float, queries: Ints, guess: Any = None) -> Lines:
@@ -209,9 +209,9 @@ class SpreadTransport(Problem):
         best = self._remembered(eta).take(chosen)
         floor = best.at(eta)
         ask = self._engine.share(Ask(eta=float(eta), chosen=chosen, floor=floor))
-        for found in self._trees.derive(answer, self._shared, ask).collect():
-            self.looks += found.looks
-            best = _better(best, found, eta)
+        for part in self._trees.derive(answer, self._shared, ask).collect():
+            self.looks += part.looks
+            best = _better(best, part, eta)
         self._remember(chosen, best)
         back = np.empty(len(self.where), np.int64)
         back[chosen] = np.arange(len(chosen))

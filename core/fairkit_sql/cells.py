@@ -16,7 +16,7 @@ import numpy as np
 
 from fairkit.data.arrow_types import as_arrow, as_numpy
 from fairkit.data.digest import TableDigest
-from fairkit.data.groups import BUCKETS, KEY, buckets_of
+from fairkit.data.hashing import BUCKETS, KEY, buckets_of
 from fairkit.data.parts import ParquetPart
 from fairkit.data.snapshot import plain_rows
 from fairkit.data.sources import FilledPart, records_source
@@ -48,8 +48,8 @@ COUNT = "n"
 class Bins:
     """How a column of scores is cut where it has too many values: into equal steps, and at thresholds."""
 
-    low: float  # the range; what is beyond is in the outermost bins
-    high: float  # the range; what is beyond is in the outermost bins
+    low: float  # what is below is in the first bin
+    high: float  # what is above is in the last
     cuts: tuple[float, ...]
 
 
@@ -118,7 +118,10 @@ def keys_of(table: Any, columns: Sequence[str], coding: Coding) -> dict[str, Any
         elif name in coding.edges:
             keys[f"k{index}"] = _binned(_number(column, coding), coding.edges[name])
         elif name in coding.bins:
-            keys |= {f"{key}{index}": one for key, one in _scored(_number(column, coding), coding.bins[name]).items()}
+            keys |= {
+                f"{key}{index}": expression
+                for key, expression in _scored(_number(column, coding), coding.bins[name]).items()
+            }
         else:
             keys[f"k{index}"] = column
     return keys
@@ -136,7 +139,7 @@ def _binned(column: Any, edges: Sequence[float]) -> Any:
     if not column.type().is_numeric():
         return column  # groups of text cannot be binned, and reading says so
     number = column.cast("float64")
-    below = [(number < edge, ibis().literal(one, "float64")) for edge, one in
+    below = [(number < edge, ibis().literal(start, "float64")) for edge, start in
              zip(edges, (float(np.nextafter(edges[0], -np.inf)), *edges), strict=False)]  # fmt: skip
     missing = (number.isnull(), ibis().null("float64"))
     return ibis().cases(missing, *below, else_=ibis().literal(float(edges[-1]), "float64"))
@@ -160,10 +163,10 @@ def _scored(column: Any, bins: Bins) -> dict[str, Any]:
 def counted(relation: Relation, columns: Sequence[str], coding: Coding, name: str, most: int = MOST_CELLS) -> Cells:
     """Count equal rows."""
     check_known(relation, columns)
-    found = relation.fetch(expression_of(relation.table, columns, coding, most))
-    if found.num_rows > most:
+    rows = relation.fetch(expression_of(relation.table, columns, coding, most))
+    if rows.num_rows > most:
         raise RowsNeededError(f"{name} has more than {most:,} distinct rows in the columns {', '.join(columns)}")
-    return _cells(found, columns, coding, name)
+    return _cells(rows, columns, coding, name)
 
 
 def check_known(relation: Relation, columns: Sequence[str]) -> None:
@@ -185,7 +188,7 @@ def _cells(found: pa.Table, columns: Sequence[str], coding: Coding, name: str) -
             read[column] = pc.min_element_wise(pc.max_element_wise(mean, low), high)
         else:
             read[column] = found.column(f"k{index}")
-    arrays = [one.combine_chunks() for one in read.values()]
+    arrays = [column.combine_chunks() for column in read.values()]
     rows = plain_rows(pa.Table.from_arrays(arrays, names=list(read)), name)
     order = _order(rows)
     return Cells(rows.take(order), counts[as_numpy(order)])
@@ -219,7 +222,7 @@ def counting_of(parts: Sequence[Any]) -> Counting | None:
     paths = [part.path for part in stored if part is not None and part.groups is None]
     names = [str(path.resolve()) for path in paths if isinstance(path, Path)]
     files = [path for path in paths if isinstance(path, StoredFile)]
-    if any(len(found) == len(parts) for found in (names, files)):
+    if any(len(values) == len(parts) for values in (names, files)):
         return None if any(sign in name for name in names for sign in _PATTERN) else _counting(parts, names, files)
     return None
 
@@ -262,8 +265,8 @@ def _dataset(parts: Sequence[Any], files: Sequence[StoredFile]) -> Any:
     fragments = []
     for part, file in zip(parts, files, strict=True):
         constants = dict(part.constants) if isinstance(part, FilledPart) else {}
-        held = [pc.field(name) == pc.scalar(value) for name, value in constants.items() if value is not None]
-        same = functools.reduce(operator.and_, held) if held else None
+        conditions = [pc.field(name) == pc.scalar(value) for name, value in constants.items() if value is not None]
+        same = functools.reduce(operator.and_, conditions) if conditions else None
         fragments.append(form.make_fragment(file.path, file.filesystem, partition_expression=same))
     return ds.FileSystemDataset(fragments, schema, form, files[0].filesystem)
 
@@ -275,8 +278,8 @@ def read_alike(schema: pa.Schema) -> pa.Schema:
     def alike(kind: pa.DataType) -> bool:
         kind = kind.value_type if pa.types.is_dictionary(kind) else kind
         tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_integer, pa.types.is_boolean)
-        known = any(test(kind) for test in tests) or pa.types.is_date32(kind)
-        return known or pa.types.is_float32(kind) or pa.types.is_float64(kind)
+        is_simple = any(test(kind) for test in tests) or pa.types.is_date32(kind)
+        return is_simple or pa.types.is_float32(kind) or pa.types.is_float64(kind)
 
     return pa.schema([f for f in schema if alike(f.type)])
 
@@ -413,7 +416,7 @@ class Query:
         """Return the SELECT, over the rows of the query, that an expression is."""
         text = compiled(expression, self._counting.dialect)
         query = f"WITH {ROWS} AS (\n{self._counting.query}\n)"
-        return f"{query},\n{text[found.end() :]}" if (found := _WITH.match(text)) else f"{query}\n{text}"
+        return f"{query},\n{text[match.end() :]}" if (match := _WITH.match(text)) else f"{query}\n{text}"
 
 
 @contextlib.contextmanager
@@ -481,7 +484,7 @@ def _types(schema: pa.Schema) -> Any:
     """Return the columns' types as ibis names them; it is told of columns only that it knows."""
     import pyarrow as pa
 
-    found = {}
+    types = {}
     for field in schema:
         kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
         if str(getattr(kind, "type_name", "")).lower() in ("numeric", "decimal"):
@@ -489,5 +492,5 @@ def _types(schema: pa.Schema) -> Any:
         elif isinstance(kind, pa.BaseExtensionType):
             kind = kind.storage_type
         with contextlib.suppress(Exception):  # a column whose type it does not know is in no expression
-            found[field.name] = ibis().dtype(kind)
-    return ibis().schema(found)
+            types[field.name] = ibis().dtype(kind)
+    return ibis().schema(types)

@@ -12,7 +12,7 @@ import numpy as np
 from fairkit.auditing.measure import measure
 from fairkit.data.arrow_types import as_numpy
 from fairkit.data.duplicate_rows import copied_rows
-from fairkit.data.groups import KEY
+from fairkit.data.hashing import KEY
 from fairkit.data.profile import BATCH_ROWS, tally_of
 from fairkit.data.snapshot import plain_rows
 from fairkit.data.source import Source
@@ -80,8 +80,8 @@ class CountedPart:
         """Read the first rows: that is enough to choose bins and to tell what a column of scores holds."""
         check_known(self.relation, columns)
         names = {f"k{index}": self.relation.table[name] for index, name in enumerate(columns)}
-        found = self.relation.fetch(self.relation.table.select(**names).limit(min(rows, BATCH_ROWS)))
-        arrays = [found.column(name).combine_chunks() for name in names]
+        cells = self.relation.fetch(self.relation.table.select(**names).limit(min(rows, BATCH_ROWS)))
+        arrays = [cells.column(name).combine_chunks() for name in names]
         yield from plain_rows(pa_table(arrays, columns), self.name).to_batches()
 
     def few(self, columns: Sequence[str]) -> bool:
@@ -145,7 +145,7 @@ class Counts:
     ) -> None:
         """Count the columns that have a role."""
         others = {roles.label, roles.weights, roles.cluster, *(roles.predictions.columns if roles.predictions else ())}
-        edges = {column: known for column, known in edges_of(splits).items() if column not in others}
+        edges = {column: edges for column, edges in edges_of(splits).items() if column not in others}
         self.coding = Coding(edges, scores, {}, self.part.relation.dialect != "sqlite", few=self.part.few(list(edges)))
         first = tuple(name for name in columns if name != roles.cluster)
         cells = self.count(first, self.coding)
@@ -167,8 +167,8 @@ class Counts:
                 bins={name: bins for name, bins in self.coding.bins.items() if name not in raw},
             )
             return self._counted(tuple(columns), coding)
-        for known, cells in self.cells.items():
-            if set(columns) <= set(known):
+        for columns_counted, cells in self.cells.items():
+            if set(columns) <= set(columns_counted):
                 return cells
         return self.count(tuple(columns), self.coding)
 
@@ -186,8 +186,8 @@ class Counts:
         table = self.part.relation.table
         check_known(self.part.relation, [column])
         ids = table[column]
-        found = self.part.relation.fetch(table.agg(ids=ids.nunique(), missing=ids.isnull().sum()))
-        ids_count, missing = (int(found.column(name)[0].as_py() or 0) for name in ("ids", "missing"))
+        counts = self.part.relation.fetch(table.agg(ids=ids.nunique(), missing=ids.isnull().sum()))
+        ids_count, missing = (int(counts.column(name)[0].as_py() or 0) for name in ("ids", "missing"))
         if missing:
             raise DataError(
                 f"{self.part.name}: {missing:,} rows have no value in the `cluster` column {column!r}, so that nobody "
@@ -196,9 +196,9 @@ class Counts:
         self.cluster = column, ids_count
         buckets = bucket_of(ids, KEY, self.part.relation.dialect)
         cells = self._counted(columns, replace(self.coding, expressions={column: buckets}))
-        place = cells.rows.column_names.index(column)
-        standing = standing_for(cells.rows.column(place))
-        self.cells[columns] = Cells(cells.rows.set_column(place, column, standing), cells.counts)
+        index = cells.rows.column_names.index(column)
+        standing = standing_for(cells.rows.column(index))
+        self.cells[columns] = Cells(cells.rows.set_column(index, column, standing), cells.counts)
 
 
 def critical(options: ModelOptions, cut: float | None, unit: bool) -> tuple[float, ...]:
@@ -299,8 +299,8 @@ class SqlEngine(LocalEngine):
             source.notes = (NO_COPIES, *(IN_BINS.format(column=name) for name in counts.coding.bins))
         elif function is measure:
             (job,) = shared
-            known = {name for scorer in job.scorers for name in scorer.columns}
-            raw = tuple(name for reader in job.readers for name in reader.columns if name not in known)
+            columns = {name for scorer in job.scorers for name in scorer.columns}
+            raw = tuple(name for reader in job.readers for name in reader.columns if name not in columns)
         else:
             raw = tuple(types)
         pieces = []

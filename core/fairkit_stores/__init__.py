@@ -107,7 +107,7 @@ def found_files(filesystem: Any, path: str, shown: str, again: Callable[[], Any]
     """
     try:
         paths = _matching(filesystem, path, shown) if _is_glob(path) else _lying(filesystem, path, shown)
-        return [StoredFile.of(filesystem, one, again) for one in paths]
+        return [StoredFile.of(filesystem, path, again) for path in paths]
     except OSError as error:
         raise DataError(f"{visible(shown)} cannot be read: {said(error)}") from None
 
@@ -122,17 +122,17 @@ def _lying(filesystem: Any, path: str, shown: str) -> list[str]:
         _check_bucket(filesystem, path, shown)
         raise DataError(f"there is no data file {visible(shown)}; check the name, and that you may read it")
     listed = _listed(filesystem, path.rstrip("/"))
-    if any(f"/{_DELTA_LOG}/" in one for one in listed):
+    if any(f"/{_DELTA_LOG}/" in path for path in listed):
         raise DataError(
             f"{visible(shown)} is a Delta table, whose folder holds removed rows, too; "
             f"name it as delta:{visible(shown)}"
         )
-    if any(one.endswith(".metadata.json") and "/metadata/" in one for one in listed):
+    if any(path.endswith(".metadata.json") and "/metadata/" in path for path in listed):
         raise DataError(
             f"{visible(shown)} is an Iceberg table, whose folder holds removed rows, too; "
             f"name it as iceberg:{visible(shown)}"
         )
-    files = [one for one in listed if one.endswith(".parquet")] or [one for one in listed if one.endswith(".csv")]
+    files = [path for path in listed if path.endswith(".parquet")] or [path for path in listed if path.endswith(".csv")]
     if not files:
         _check_bucket(filesystem, path, shown)
         raise DataError(f"the folder {visible(shown)} holds no .parquet file and no .csv file")
@@ -155,7 +155,7 @@ def _matching(filesystem: Any, path: str, shown: str) -> list[str]:
             break
         fixed.append(piece)
     wanted = _glob(path)
-    result = [one for one in _listed(filesystem, "/".join(fixed)) if wanted.fullmatch(one)]
+    result = [path for path in _listed(filesystem, "/".join(fixed)) if wanted.fullmatch(path)]
     if not result:
         raise DataError(f"no data file matches {visible(shown)}")
     return result

@@ -109,10 +109,15 @@ class Audited:
 
     def numbers(self, data: Dataset, task: Task) -> set[tuple[Any, ...]]:
         """Return what is found on other data, with groups' numbers and intervals."""
-        found = _found(self.make(), self.context(data, task))
+        findings = _found(self.make(), self.context(data, task))
         return {
-            (one.key, one.value, one.interval, tuple((g.group, g.value, g.interval) for g in one.groups))
-            for one in found
+            (
+                finding.key,
+                finding.value,
+                finding.interval,
+                tuple((g.group, g.value, g.interval) for g in finding.groups),
+            )
+            for finding in findings
         }
 
     def run(self, task: Task, *, rows: int = BATCH_ROWS, backwards: bool = False) -> list[Finding]:
@@ -124,7 +129,7 @@ def check_auditor_findings(audited: Audited) -> None:
     """There are findings; each number lies in its interval, or the notes say why it has none; JSON keeps them."""
     for task, findings in audited.found.items():
         require(
-            isinstance(findings, tuple) and all(isinstance(one, Finding) for one in findings),
+            isinstance(findings, tuple) and all(isinstance(finding, Finding) for finding in findings),
             f"{task}: findings gives {type(findings).__name__} of other things than fairkit.Finding",
         )
         require(findings, f"{task}: there is no finding; if there is nothing to say, say so in a finding's notes")
@@ -161,10 +166,10 @@ def _check_finding(audited: Audited, task: Task, finding: Finding) -> None:
 
 def check_auditor_merges(audited: Audited) -> None:
     """Small batches, added up in any order, return the findings of one large batch."""
-    for task, found in audited.found.items():
-        _same(found, audited.run(task, rows=97), f"{task}: batches of 97 rows differ from one batch")
+    for task, findings in audited.found.items():
+        _same(findings, audited.run(task, rows=97), f"{task}: batches of 97 rows differ from one batch")
         _same(
-            found,
+            findings,
             audited.run(task, rows=97, backwards=True),
             f"{task}: batches added up backwards differ from one batch",
         )
@@ -172,10 +177,10 @@ def check_auditor_merges(audited: Audited) -> None:
 
 def check_auditor_deterministic(audited: Audited) -> None:
     """Two runs with one seed give equal findings: every draw comes from context.rng."""
-    for task, found in audited.found.items():
+    for task, findings in audited.found.items():
         again = audited.run(task)
         require(
-            [one.to_dict() for one in found] == [one.to_dict() for one in again],
+            [finding.to_dict() for finding in findings] == [finding.to_dict() for finding in again],
             f"{task}: two runs with one seed differ; draw only from context.rng(purpose)",
         )
 
@@ -283,12 +288,12 @@ def _batches(auditor: Auditor, context: AuditContext, rows: int) -> Iterator[tup
 
 def _arrays(batch: Batch, said: Predictions) -> dict[str, Any]:
     names = ("score", "decision", "probabilities", "predicted", "logits")
-    found = {f"predictions.{name}": getattr(said, name) for name in names}
-    found |= {f"batch.groups[{name!r}]": codes for name, codes in batch.groups.items()}
-    found |= {f"batch.{name}": getattr(batch, name) for name in ("rows", "label", "favorable", "weights")}
+    arrays = {f"predictions.{name}": getattr(said, name) for name in names}
+    arrays |= {f"batch.groups[{name!r}]": codes for name, codes in batch.groups.items()}
+    arrays |= {f"batch.{name}": getattr(batch, name) for name in ("rows", "label", "favorable", "weights")}
     numbers = ("good",) if said.score is not None and batch.label is None else NUMBERS  # answers stand alone
-    found |= {f"batch.column({name!r})": batch.column(name) for name in numbers}
-    return {name: values for name, values in found.items() if values is not None}
+    arrays |= {f"batch.column({name!r})": batch.column(name) for name in numbers}
+    return {name: values for name, values in arrays.items() if values is not None}
 
 
 def _same(findings: Sequence[Finding], repeated: Sequence[Finding], message: str) -> None:
@@ -329,8 +334,8 @@ def check_source_reads(cls: type[DataSource]) -> None:
         address = cls.example(Path(folder))
         if address is None:
             return
-        opened = open_with(cls, address)
-        first, again = _content(opened), _content(opened)
+        source = open_with(cls, address)
+        first, again = _content(source), _content(source)
         require(first, "the example has no rows; an example shows what is read")
         require(first == again, "the second reading of the opened table gives other rows")
         require(_content(open_with(cls, address)) == first, "opened anew, the example gives other rows")
@@ -344,8 +349,10 @@ def check_source_origin(cls: type[DataSource]) -> None:
             return
         source = open_with(cls, address)
         json.dumps(dict(source.origin), allow_nan=False)
-        for key, kept in (("kind", cls.name), ("address", Address.parse(address).text)):
-            require(source.origin.get(key) == kept, f"origin[{key!r}] is {source.origin.get(key)!r}, not {kept!r}")
+        for key, expected in (("kind", cls.name), ("address", Address.parse(address).text)):
+            require(
+                source.origin.get(key) == expected, f"origin[{key!r}] is {source.origin.get(key)!r}, not {expected!r}"
+            )
         require(source.name and "?" not in source.name, f"the table's name is {source.name!r}; keep it short")
 
 

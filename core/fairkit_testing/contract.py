@@ -163,8 +163,8 @@ def _with_place(error: Exception, file: str | None) -> str:
     import traceback
 
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-    place = f" (line {lines[-1]} of {file})" if lines else ""
-    return f"{type(error).__name__}: {error}{place}"
+    where = f" (line {lines[-1]} of {file})" if lines else ""
+    return f"{type(error).__name__}: {error}{where}"
 
 
 def _all_checks(plugin: Plugin, settings: Mapping[str, Any]) -> Iterator[Check]:

@@ -39,8 +39,8 @@ def check_metric_declares(cls: type[Metric]) -> None:
         ("tasks", {"binary", "multiclass", "regression", "ranking"}),
         ("between", {"difference", "ratio", "extreme"}),
     ):
-        given = set(getattr(cls, name))
-        require(given <= allowed, f"{name} holds {sorted(given - allowed)}; known are {sorted(allowed)}")
+        declared = set(getattr(cls, name))
+        require(declared <= allowed, f"{name} holds {sorted(declared - allowed)}; known are {sorted(allowed)}")
     for term in filter(None, (cls.term, *cls.terms_between.values())):
         complete = bool(term.plain) and term.meaning.endswith(".")
         require(complete, f"term={term}: a name, and a sentence that ends with a full stop")
@@ -212,12 +212,12 @@ def check_metric_shares(cls: type[Metric]) -> None:
 def check_metric_deterministic(cls: type[Metric]) -> None:
     """The same totals and seed give the same value and interval, to the last bit."""
     for rows, groups in _designs(cls):
-        found = []
+        results = []
         for _ in range(2):
             estimate = _estimate(cls, rows, groups, seed=5)
-            found.append([np.asarray(part) for part in (estimate.values, *estimate.limits(_Z))])
+            results.append([np.asarray(part) for part in (estimate.values, *estimate.limits(_Z))])
         require(
-            all(np.array_equal(a, b, equal_nan=True) for a, b in zip(*found, strict=True)),
+            all(np.array_equal(a, b, equal_nan=True) for a, b in zip(*results, strict=True)),
             "two runs with one seed differ: draw only from the generator that `estimate` is given",
         )
 
@@ -226,8 +226,8 @@ def check_metric_inputs_unchanged(cls: type[Metric]) -> None:
     """The arrays that a metric is given stay as they are."""
     for rows, groups in _designs(cls):
         arrays = {"outcome": rows.outcome, "decision": rows.decision, "score": rows.score}
-        given = {name: values for name, values in arrays.items() if values is not None}
-        with unchanged(given.copy, "rows."):
+        inputs = {name: values for name, values in arrays.items() if values is not None}
+        with unchanged(inputs.copy, "rows."):
             _estimate(cls, rows, groups)
 
 
@@ -326,7 +326,7 @@ def _cards() -> Iterator[Card]:
     data = sample_data("binary", rows=200)
     report = fairkit.audit(content, data, policy=[fairkit.Rule("accuracy", min=0.5)])
     for version, notes, verified in ((1, "", None), (2, "", True), (3, _STRANGE, False)):
-        one = CertifiedReport(
+        certified = CertifiedReport(
             sha256="c" * 64,
             report=report,
             audited_at="2026-01-31T12:00:00Z",
@@ -349,7 +349,7 @@ def _cards() -> Iterator[Card]:
             operators={"Add": 1, "MatMul": 1},
             weights=12,
             attached=() if verified is None else ("c" * 64,),
-            certificates=() if verified is None else (one,),
+            certificates=() if verified is None else (certified,),
         )
 
 
@@ -396,7 +396,7 @@ def check_chart_example(cls: type[EvidenceChart]) -> None:
 def _keys(spec: Any) -> list[str]:
     if isinstance(spec, dict):
         return [*spec, *(key for value in spec.values() for key in _keys(value))]
-    return [key for one in spec for key in _keys(one)] if isinstance(spec, list | tuple) else []
+    return [key for item in spec for key in _keys(item)] if isinstance(spec, list | tuple) else []
 
 
 CHART_CHECKS = (check_chart_table, check_chart_picture, check_chart_example)

@@ -275,9 +275,9 @@ def _rows(columns: Mapping[str, NDArray[Any]], start: int, stop: int) -> dict[st
 
 
 def _arrays(table: Table) -> dict[str, NDArray[Any]]:
-    found = {f"columns[{name!r}]": values for name, values in table.columns.items()}
-    found |= {f"groups[{name!r}].codes": groups.codes for name, groups in table.groups.items()}
-    return found | {"target": table.target}
+    arrays = {f"columns[{name!r}]": values for name, values in table.columns.items()}
+    arrays |= {f"groups[{name!r}].codes": groups.codes for name, groups in table.groups.items()}
+    return arrays | {"target": table.target}
 
 
 MITIGATOR_CHECKS = (

@@ -208,7 +208,7 @@ def check_mitigator_capabilities(trained: Trained) -> None:
 
     Of a method that takes many trainings, only the first capability is tried.
     """
-    cheap = [one for one in trained.cls.capabilities if one.trainings <= CHEAP]
+    cheap = [capability for capability in trained.cls.capabilities if capability.trainings <= CHEAP]
     for capability in cheap or trained.cls.capabilities[:1]:
         method = Trained(trained.cls, {**trained.settings, **capability.tries(LIMIT)[0]})
         for task in method.tasks[:1]:
@@ -310,12 +310,12 @@ def check_parameters_documented(cls: Any) -> None:
 def check_parameters_validated(cls: Any) -> None:
     """Defaults are allowed, as text too; unknown names, nonsense and numbers out of range are refused."""
     declared, owner = cls.Parameters, str(cls.name)
-    needed = {p.name for p in describe_parameters(declared) if p.default is None}
+    required = {p.name for p in describe_parameters(declared) if p.default is None}
     with only_fairkit_errors("an unknown parameter was given", required=True):
         parse_parameters(declared, {"no-such-parameter": "1"}, owner=owner)
     hints = typing.get_type_hints(declared)
     for field, parameter in zip(dataclasses.fields(declared), describe_parameters(declared), strict=True):
-        if parameter.default is not None and not needed:
+        if parameter.default is not None and not required:
             _default_is_allowed(declared, owner, parameter)
         for value in _refused_values(field, hints[field.name]):
             with only_fairkit_errors(f"{field.name}={value!r} was given", required=True):
@@ -397,10 +397,10 @@ def check_pack_shows_its_gaps(cls: type[Pack]) -> None:
     report = fairkit.audit(sample_model("binary"), sample_data("binary", rows=200))
     signed = {"sha256": "0" * 64, "audited_at": f"{pack.to_dict()['edition']}T00:00:00Z", "keyids": []}
     made = pack_plugins()[1].render(pack, report, {}, signed, today=pack.checked)
-    asked = {fact.title for fact in pack.facts if fact.required}
-    told = {fact.title for item in made.items for fact, _ in item.facts}
-    require(asked <= told, f"no item asks for the facts {sorted(asked - told)}: name them in an item")
-    require(len(made.gaps) >= len(asked), f"{len(asked)} facts are required and {len(made.gaps)} gaps are shown")
+    required = {fact.title for fact in pack.facts if fact.required}
+    shown = {fact.title for item in made.items for fact, _ in item.facts}
+    require(required <= shown, f"no item asks for the facts {sorted(required - shown)}: name them in an item")
+    require(len(made.gaps) >= len(required), f"{len(required)} facts are required and {len(made.gaps)} gaps are shown")
 
 
 def _read(cls: type[Pack]) -> PackFile:

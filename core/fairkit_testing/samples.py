@@ -116,21 +116,21 @@ def _with_condition(
     condition: str, columns: dict[str, NDArray[np.generic]], index: NDArray[np.float64], task: Task
 ) -> Any:
     """Give the columns what a condition needs, and return its roles."""
-    place = np.argsort(np.argsort(index, kind="stable"))
-    good = place > 2 * len(index) // 3
+    rank = np.argsort(np.argsort(index, kind="stable"))
+    good = rank > 2 * len(index) // 3
     if task == "answers":  # whole documents: each needs an answer for every group
         good = np.arange(len(index)) // 12 % 3 == 0
         if condition == "missing_labels":
             raise DataError("answers have no label")
     missing = {"missing_groups": "race", "missing_labels": "good"}.get(condition)
     if missing is not None:
-        kept = [None if lost else value for value, lost in zip(columns[missing], good, strict=True)]
-        columns[missing] = np.array(kept, dtype=object)
+        values_kept = [None if lost else value for value, lost in zip(columns[missing], good, strict=True)]
+        columns[missing] = np.array(values_kept, dtype=object)
         return {}
     named = CONDITIONS[condition]
     for column in ("stands_for", "family", "region", "p_x", "p_y"):
         if column in str(named):
-            values = {"stands_for": 1 + 4 * good, "family": place // 10, "region": place * 3 // len(index)}
+            values = {"stands_for": 1 + 4 * good, "family": rank // 10, "region": rank * 3 // len(index)}
             columns[column] = values.get(column, np.where(good == (column == "p_x"), 0.9, 0.1))
     return named
 

@@ -88,9 +88,9 @@ def _over(judge: Judge, question: Question, split: Split, start: int) -> int | N
     since = split.window(start, len(split.parts["d"]))
     path = judge.interval(question, split, since.cumulated())
     limit = question.limit
-    kept = path.high <= limit if question.rule.upper else path.low >= limit
-    found = np.flatnonzero(kept[1:])
-    return start + 1 + int(found[0]) if found.size else None
+    holds = path.high <= limit if question.rule.upper else path.low >= limit
+    indices = np.flatnonzero(holds[1:])
+    return start + 1 + int(indices[0]) if indices.size else None
 
 
 def lately(judge: Judge, data: Daily) -> dict[str, str]:
@@ -110,11 +110,11 @@ def _changed(
     stream = int((streams.weights * detector.evidence.mean(axis=1)).argmax())
     inside = slice(began, t + 1)
     best, first, last = locate(streams.values[inside, stream], streams.information[inside, stream])
-    after = [data.days[min(began + place + 1, t)] for place in (best, first, last)]
-    known = streams.information[began + best + 1 : t + 1, stream]
+    after = [data.days[min(began + index + 1, t)] for index in (best, first, last)]
+    information = streams.information[began + best + 1 : t + 1, stream]
     recent = streams.values[began + best + 1 : t + 1, stream]
-    seen = known > 0
-    mean = float((recent[seen] * known[seen]).sum() / known[seen].sum()) if seen.any() else None
+    seen = information > 0
+    mean = float((recent[seen] * information[seen]).sum() / information[seen].sum()) if seen.any() else None
     what = streams.names[stream]
     text = f"{question.name} breaks its limit {question.limit:g} lately ({what}): the change began about {after[0]}" + (
         "" if after[1] == after[2] else f", between {after[1]} and {after[2]}"
@@ -135,10 +135,12 @@ def _carried(alarm: Alarm, split: Split, days: Sequence[str], period: tuple[int,
     """Add what carries the change of a gap, where outcomes are known before it and since."""
     first = days.index(str(alarm.evidence["since"]))
     before, since = (split.window(*days_of).summed()["c"] for days_of in ((period[0], first), (first, period[1] + 1)))
-    told = gap_change(split.groups, before, since)
-    if told is None:
+    change = gap_change(split.groups, before, since)
+    if change is None:
         return alarm
-    return replace(alarm, text=f"{alarm.text}; {told.sentence}", evidence={**alarm.evidence, "parts": told.evidence})
+    return replace(
+        alarm, text=f"{alarm.text}; {change.sentence}", evidence={**alarm.evidence, "parts": change.evidence}
+    )
 
 
 def shares(judge: Judge, data: Daily) -> Iterator[Alarm]:
@@ -181,9 +183,9 @@ def _weekly(
     rows = split.parts["d"]
     cumulated = rows.cumsum(axis=0)
     starts, stops = (np.array([week[i] for week in weeks[1:]], dtype=np.intp) for i in (0, 1))
-    former = cumulated[starts - 1]
-    return judge.shares(split, {"d": cumulated[stops - 1] - former}, name, alpha), judge.shares(
-        split, {"d": former}, name, alpha
+    before = cumulated[starts - 1]
+    return judge.shares(split, {"d": cumulated[stops - 1] - before}, name, alpha), judge.shares(
+        split, {"d": before}, name, alpha
     )
 
 
@@ -227,14 +229,14 @@ def _listed(pair: Interval | None) -> list[float] | None:
 class RuleLook:
     """One rule at one look."""
 
-    metric: str  # the rule; `kind` is `max` or `min`
-    sensitive: str | None  # the rule; `kind` is `max` or `min`
-    kind: Literal["max", "min"]  # the rule; `kind` is `max` or `min`
-    limit: float  # the rule; `kind` is `max` or `min`
+    metric: str  # the rule's
+    sensitive: str | None  # None over all rows
+    kind: Literal["max", "min"]  # `max` or `min`
+    limit: float
     value: float | None  # of all decisions since the start; None where nothing is known
-    interval: Interval | None  # of all decisions since the start; None where nothing is known
-    verdict: Verdict  # what the interval says, and why
-    reason: str  # what the interval says, and why
+    interval: Interval | None
+    verdict: Verdict  # what the interval says
+    reason: str  # why
     unresolved: float = 0.0  # the share of closed decisions whose outcome is not known
     week: tuple[float | None, Interval | None, Verdict] = (None, None, "undecided")
     reference: tuple[float, Interval] | None = None  # the certificate's value and interval; None where there is none
@@ -261,9 +263,9 @@ class RuleLook:
 class GroupLook:
     """One group at one look."""
 
-    split: str  # which, and how many decisions
-    group: str  # which, and how many decisions
-    rows: int  # which, and how many decisions
+    split: str  # the sensitive column
+    group: str  # one of its groups
+    rows: int  # how many decisions
     share: float  # of all decisions with a group
     expected: bool  # whether it was declared at the start
     rates: Mapping[str, tuple[float | None, Interval | None]]
@@ -278,20 +280,20 @@ class GroupLook:
 class WatchSnapshot:
     """A watch at one time."""
 
-    since: str | None  # the first and the newest day with decisions; None before the first
-    until: str | None  # the first and the newest day with decisions; None before the first
+    since: str | None  # the first day with decisions; None before it
+    until: str | None  # the newest
     today: str  # the day of the look
-    rows: int  # decisions, and days with them
-    days: int  # decisions, and days with them
+    rows: int  # decisions
+    days: int  # days with them
     missing_days: tuple[str, ...]  # days between the first and the newest for which nothing came
     model: str | None  # what is watched
-    alias: str | None  # what is watched
-    certificate: str | None  # what is watched
-    confidence: float  # of all verdicts together; the number of questions that share α
-    streams: int  # of all verdicts together; the number of questions that share α
+    alias: str | None  # its name in the registry, if it has one
+    certificate: str | None  # the SHA-256 of the certificate that it began with
+    confidence: float  # of all verdicts together
+    streams: int  # the number of questions that share α
     verdict: Verdict | None  # the worst of the rules'; None where there are none
-    rules: tuple[RuleLook, ...]  # see `RuleLook` and `GroupLook`
-    groups: tuple[GroupLook, ...]  # see `RuleLook` and `GroupLook`
+    rules: tuple[RuleLook, ...]  # see `RuleLook`
+    groups: tuple[GroupLook, ...]  # see `GroupLook`
     alarms: tuple[Alarm, ...]  # every alarm so far, the oldest first
     lately: Mapping[str, str] = field(default_factory=dict)
     open: int  # decisions whose outcome is still awaited
@@ -347,7 +349,7 @@ def gap_change(groups: Sequence[str], before: Array, since: Array) -> GapChange 
         return None
     rates = (since[:, 1] + since[:, 3])[there] / since[there].sum(axis=1)
     high, low = int(there[rates.argmax()]), int(there[rates.argmin()])
-    then, now = (parts_of((Cells(one[high]), Cells(one[low]))) for one in (before, since))
+    then, now = (parts_of((Cells(cells[high]), Cells(cells[low]))) for cells in (before, since))
     moved = now.less(then)
     if high == low or not np.isfinite(moved.values).all():
         return None

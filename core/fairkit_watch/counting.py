@@ -349,8 +349,8 @@ def gradients(a: Array, b: Array) -> tuple[Array, Array]:
     """Return how the three parts change with π, t, f of a and of b, shapes [3, 3]."""
     (pi, t, f), (d_pi, d_t, d_f) = (a + b) / 2, a - b
     half = np.array([[0.0, d_pi / 2, -d_pi / 2], [d_t / 2, 0.0, 0.0], [-d_f / 2, 0.0, 0.0]])
-    own = np.diag([t - f, pi, 1 - pi])
-    return half + own, half - own
+    scale = np.diag([t - f, pi, 1 - pi])
+    return half + scale, half - scale
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,8 +358,8 @@ class Parts:
     """The parts with their intervals."""
 
     values: Array  # from the raw counts, so that they add up to the gap; shape [3]
-    middles: Array  # with half a count in every cell, and their standard errors, shapes [3]
-    errors: Array  # with half a count in every cell, and their standard errors, shapes [3]
+    middles: Array  # with half a count in every cell, shape [3]
+    errors: Array  # their standard errors, shape [3]
 
     def less(self, former: Parts) -> Parts:
         """Return how the parts changed since another period, of other rows."""
@@ -406,10 +406,10 @@ class SplitCoder:
         names = [list(column.index) for column in self.columns]
         lookup = np.full(size, -1, np.int64)
         for cell in np.flatnonzero(np.bincount(joint, minlength=size)).tolist():
-            own = [name[i] for name, i in zip(names, np.unravel_index(cell, shape), strict=True)]
-            if self.missing == "drop" and MISSING_GROUP in own:
+            names_here = [name[i] for name, i in zip(names, np.unravel_index(cell, shape), strict=True)]
+            if self.missing == "drop" and MISSING_GROUP in names_here:
                 continue
-            lookup[cell] = self.places.setdefault(" & ".join(own), len(self.places))
+            lookup[cell] = self.places.setdefault(" & ".join(names_here), len(self.places))
         return list(self.places), lookup[joint]
 
 
@@ -439,6 +439,6 @@ class RowSums:
 
     def inside(self, chosen: NDArray[np.bool_]) -> RowSums:
         """Return the sums of some of the rows."""
-        weights, squares = (None if one is None else one[chosen] for one in (self.weights, self.squares))
+        weights, squares = (None if values is None else values[chosen] for values in (self.weights, self.squares))
         moments = None if self.moments is None else tuple(moment[chosen] for moment in self.moments)
         return RowSums(weights, squares, moments)

@@ -207,8 +207,8 @@ def _pairs(judge: Judge, question: Question, rate: type[Rate], split: Split) -> 
     scale, limit = (question.limit, 0.0) if ratio else (1.0, question.limit)
     values, information, increments, names, weights = [], [], [], [], []
     firsts, seconds, shares = sequences.pairs(len(split.groups), split.declared)
-    for one, other, share in zip(firsts.tolist(), seconds.tolist(), shares.tolist(), strict=True):
-        for a, b in ((one, other), (other, one)):
+    for first, second, share in zip(firsts.tolist(), seconds.tolist(), shares.tolist(), strict=True):
+        for a, b in ((first, second), (second, first)):
             # of a ratio: limit · p_a - p_b is above 0 where p_b / p_a is below the limit
             high = np.nan_to_num(ends.least[:, a]) * ends.least_n[:, a], ends.least_n[:, a]
             low = np.nan_to_num(ends.most[:, b]) * ends.most_n[:, b], ends.most_n[:, b]

@@ -265,10 +265,10 @@ class Pending:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        held = self.read(names)
-        if held is None:
+        table = self.read(names)
+        if table is None:
             return pa.array(np.zeros(len(ids), bool))
-        return pc.is_in(ids, value_set=held.column("id").combine_chunks())
+        return pc.is_in(ids, value_set=table.column("id").combine_chunks())
 
     def close(self, day: str, names: Sequence[str], labels: Sequence[str]) -> Increments:
         """Return a day's counts when its cohort closes: cells, and decisions without a known outcome."""
@@ -282,9 +282,9 @@ class Pending:
         if came is not None:  # the newest label of an id counts: look from the end
             newest = came.take(np.arange(came.num_rows)[::-1].copy())
             at = pc.index_in(cohort.column("id").combine_chunks(), value_set=newest.column("id").combine_chunks())
-            found = as_numpy(pc.fill_null(at, -1)).astype(np.int64)
+            index = as_numpy(pc.fill_null(at, -1)).astype(np.int64)
             values = as_numpy(newest.column("label").combine_chunks()).astype(np.int64)
-            outcome = np.where(found >= 0, values[np.maximum(found, 0)], outcome)
+            outcome = np.where(index >= 0, values[np.maximum(index, 0)], outcome)
         yes = as_numpy(cohort.column("decision").combine_chunks()).astype(np.int64)
         weights = as_numpy(cohort.column("weight").combine_chunks()) if "weight" in cohort.column_names else None
         added: dict[str, dict[str, dict[str, list[float]]]] = {}
@@ -305,10 +305,10 @@ class Pending:
 
 def _cells(outcome: Any, yes: Any, weights: Any) -> dict[str, list[float]]:
     cells: dict[str, list[float]] = {}
-    for suffix, own in ((1, weights), (2, None if weights is None else weights**2)):
-        if suffix == 2 and own is None:
+    for suffix, mass in ((1, weights), (2, None if weights is None else weights**2)):
+        if suffix == 2 and mass is None:
             continue
-        counts = np.bincount(outcome * 2 + yes, own, 2 * (UNKNOWN + 1)).tolist()
+        counts = np.bincount(outcome * 2 + yes, mass, 2 * (UNKNOWN + 1)).tolist()
         cells["c" * suffix] = counts[:4]
         if any(counts[4:]):
             cells["u" * suffix] = counts[4:]

@@ -139,17 +139,17 @@ class Judge:
         total = np.broadcast_to(rows.sum(axis=-1, keepdims=True), rows.shape)
         with np.errstate(divide="ignore", invalid="ignore"):
             value = np.where(total > 0, rows / total, np.nan)
-        own = alpha * sequences.spending(np.arange(len(split.groups)), split.declared)
+        spending = alpha * sequences.spending(np.arange(len(split.groups)), split.declared)
         low, high = np.empty_like(rows), np.empty_like(rows)
         for g, group in enumerate(split.groups):
             grid = lambda_grid(self.settings.reference.shares.get(name, {}).get(group))
-            low[..., g], high[..., g] = rate_limits(rows[..., g], total[..., g], own[g], grid)
+            low[..., g], high[..., g] = rate_limits(rows[..., g], total[..., g], spending[g], grid)
         return RulePath(value, low, high)
 
     def _expected(self, split: str, groups: Sequence[str], rate: type[Rate]) -> float | None:
         rates = [self.settings.reference.rate(split, group, rate.name) for group in groups]
-        known = [one for one in rates if one is not None]
-        return sum(known) / len(known) if known else None
+        rates_known = [rate for rate in rates if rate is not None]
+        return sum(rates_known) / len(rates_known) if rates_known else None
 
     def _best(self, split: str, groups: Sequence[str]) -> Array:
         """Return information₀ of each pair: that of a tenth of the rows expected, split as the reference says."""
@@ -175,12 +175,12 @@ class Judge:
     @staticmethod
     def _leaning(parts: Mapping[str, Array]) -> bool:
         """Whether in some group outcomes were looked up for one decision clearly more often than for the other."""
-        known = parts["c"].reshape(*parts["c"].shape[:-1], 2, 2).sum(axis=-2)
-        rows = known + parts[NOT_DRAWN]
+        labels_known = parts["c"].reshape(*parts["c"].shape[:-1], 2, 2).sum(axis=-2)
+        rows = labels_known + parts[NOT_DRAWN]
         with np.errstate(all="ignore"):
-            share = known.sum(axis=-1) / rows.sum(axis=-1)
+            share = labels_known.sum(axis=-1) / rows.sum(axis=-1)
             error = np.sqrt(share * (1 - share) * (1 / rows).sum(axis=-1))
-            return bool((np.abs(np.diff(known / rows, axis=-1)[..., 0]) > FAR * error).any())
+            return bool((np.abs(np.diff(labels_known / rows, axis=-1)[..., 0]) > FAR * error).any())
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +194,8 @@ class RulePath:
     def at(self, *place: int) -> tuple[float | None, tuple[float, float] | None]:
         """Return the number and the interval at a place, as plain numbers."""
         value, low, high = (float(np.asarray(part)[place]) for part in (self.value, self.low, self.high))
-        known = math.isfinite(low) and math.isfinite(high)
-        return (value if math.isfinite(value) else None), ((low, high) if known else None)
+        is_finite = math.isfinite(low) and math.isfinite(high)
+        return (value if math.isfinite(value) else None), ((low, high) if is_finite else None)
 
 
 def _compared(kind: str, rates: Array, n: Array) -> Array:
@@ -213,8 +213,8 @@ def _compared(kind: str, rates: Array, n: Array) -> Array:
 
 def verdict(question: Question, low: float, high: float) -> Verdict:
     """Return an interval's verdict: pass, fail, or undecided where it has the limit inside or is missing."""
-    kept = question.rule.settled((low, high)) if math.isfinite(low) and math.isfinite(high) else None
-    return "undecided" if kept is None else "pass" if kept else "fail"
+    holds = question.rule.settled((low, high)) if math.isfinite(low) and math.isfinite(high) else None
+    return "undecided" if holds is None else "pass" if holds else "fail"
 
 
 def reason(question: Question, value: float | None, interval: tuple[float, float] | None, since: str) -> str:
@@ -296,12 +296,12 @@ def daily(
     by_split = {}
     for split in (POOLED, *splits):
         groups, declared_groups = _groups(summed, days, split, () if split == POOLED else declared.get(split, ()))
-        place = {group: i for i, group in enumerate(groups)}
+        index = {group: i for i, group in enumerate(groups)}
         parts = {key: np.zeros((len(days), len(groups), size)) for key, size in PARTS.items()}
         for t, day in enumerate(days):
-            for group, held in summed[day].get(split, {}).items():
-                for key, numbers in held.items():
-                    parts[key][t, place[group]] = numbers
+            for group, sums in summed[day].get(split, {}).items():
+                for key, numbers in sums.items():
+                    parts[key][t, index[group]] = numbers
         if drawn:
             parts |= {NOT_DRAWN: parts["u"], "u": 0 * parts["u"], "uu": 0 * parts["uu"]}
         by_split[split] = Split(groups, declared_groups, parts)
@@ -317,9 +317,9 @@ def add_up(records: Iterable[Increments]) -> Increments:
             for split, groups in splits.items():
                 of_split = of_day.setdefault(split, {})
                 for group, parts in groups.items():
-                    held = of_split.setdefault(group, {})
+                    totals = of_split.setdefault(group, {})
                     for key, numbers in parts.items():
-                        held.setdefault(key, []).append(numbers)
+                        totals.setdefault(key, []).append(numbers)
     return {
         day: {
             split: {
@@ -391,8 +391,8 @@ def _rate(rate: type[Rate], cells: Array, squares: Array) -> tuple[Array, Array]
             inside * (1 - 2 * value) + value**2 * all_
         )  # of the residuals: the variance of the rate is spread / mass²
         kish = mass**2 / all_
-        own = np.where(spread > 0, value * (1 - value) * mass**2 / spread, kish)
-        return value, np.nan_to_num(np.minimum(kish, own), nan=0.0)
+        rows = np.where(spread > 0, value * (1 - value) * mass**2 / spread, kish)
+        return value, np.nan_to_num(np.minimum(kish, rows), nan=0.0)
 
 
 def point(rate: type[Rate], parts: Mapping[str, Array]) -> tuple[Array, Array]:
@@ -438,10 +438,10 @@ def reference_of(report: Report) -> Reference:
         if finding.sensitive is None:
             rates.setdefault(POOLED, {}).setdefault(POOLED, {})[finding.metric] = finding.value
         elif finding.metric.endswith("_difference"):
-            own = rates.setdefault(finding.sensitive, {})
+            by_group = rates.setdefault(finding.sensitive, {})
             for group in finding.groups:
                 if group.value is not None and math.isfinite(group.value):
-                    own.setdefault(group.group, {})[finding.metric.removesuffix("_difference")] = group.value
+                    by_group.setdefault(group.group, {})[finding.metric.removesuffix("_difference")] = group.value
         if finding.interval is not None and all(map(math.isfinite, finding.interval)):
             name = f"{finding.metric}:{finding.sensitive}" if finding.sensitive else finding.metric
             numbers[name] = (finding.value, *finding.interval)

@@ -76,11 +76,11 @@ def _body(raw: bytes, at: int) -> bytes | None:
 
 def _later(raw: bytes, at: int) -> bool:
     """Say whether a whole record begins anywhere after a place that holds none."""
-    place = raw.find(b'{"', at + _HEAD.size + 1)
-    while place >= 0:
-        if _body(raw, place - _HEAD.size) is not None:
+    offset = raw.find(b'{"', at + _HEAD.size + 1)
+    while offset >= 0:
+        if _body(raw, offset - _HEAD.size) is not None:
             return True
-        place = raw.find(b'{"', place + 1)
+        offset = raw.find(b'{"', offset + 1)
     return False
 
 

@@ -69,7 +69,7 @@ class WatchRecords:
         """Write a record with the time and the settings' digest; when this returns, it is on the disk."""
         if self._log is None:
             raise StateError("this watch was opened to look only; open it with write=True")
-        last = max(one.get("at", "") for one in self.records)
+        last = max(record.get("at", "") for record in self.records)
         now = clock()
         if now < last:  # the clock went back: time in the log does not
             record = {**record, "clock": now}
@@ -262,7 +262,7 @@ def group_looks(judge: Judge, data: Daily) -> tuple[GroupLook, ...]:
 
 def worst(looks: Sequence[RuleLook]) -> Verdict | None:
     """Return the worst verdict; None where there are no rules."""
-    return max((one.verdict for one in looks), key=lambda one: _ORDER[one], default=None)
+    return max((question.verdict for question in looks), key=lambda one: _ORDER[one], default=None)
 
 
 def missing_days(days: Sequence[str]) -> tuple[str, ...]:
@@ -299,8 +299,8 @@ def _course(judge: Judge, question: Question, data: Daily) -> Course:
         path = RulePath(path.value, np.full_like(path.low, np.nan), np.full_like(path.high, np.nan))
     weekly = windows(data.days)
     sums = {key: _summed(part, weekly) for key, part in split.parts.items()}
-    own = judge.interval(question, split, sums, 1 / WINDOWS_A_YEAR)
-    weeks = tuple((data.days[start], data.days[stop - 1], *own.at(i)) for i, (start, stop) in enumerate(weekly))
+    interval = judge.interval(question, split, sums, 1 / WINDOWS_A_YEAR)
+    weeks = tuple((data.days[start], data.days[stop - 1], *interval.at(i)) for i, (start, stop) in enumerate(weekly))
     return Course(question, tuple(data.days[t] for t in at.tolist()), path, weeks)
 
 
@@ -337,10 +337,10 @@ def notes_of(judge: Judge, odd: Mapping[str, int], data: Daily) -> tuple[str, ..
     notes = []
     aliases: dict[Any, str] = {}
     for question in judge.questions:
-        other = aliases.setdefault(question.same, question.name)
-        if other != question.name:
+        alias = aliases.setdefault(question.same, question.name)
+        if alias != question.name:
             notes.append(
-                f"{question.name} and {other} are one number under two names; they share one part of the error "
+                f"{question.name} and {alias} are one number under two names; they share one part of the error "
                 "probability"
             )
     if NOT_DRAWN in data.splits[""].parts:
@@ -353,9 +353,9 @@ def notes_of(judge: Judge, odd: Mapping[str, int], data: Daily) -> tuple[str, ..
         notes.append("decisions have weights: all intervals are asymptotic, and begin at 100 effective decisions")
     if odd.get("clock"):
         notes.append(f"the clock of this machine went back {odd['clock']} times between writes")
-    known = {split for split in judge.settings.groups if judge.settings.groups[split]}
+    splits = {split for split in judge.settings.groups if judge.settings.groups[split]}
     for name, split in data.splits.items():
-        if name and name not in known and data.days:
+        if name and name not in splits and data.days:
             notes.append(
                 f"no groups of {name} were declared at the start; those of the first day "
                 f"({', '.join(split.groups[: split.declared])}) count as declared"

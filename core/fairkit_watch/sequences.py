@@ -90,20 +90,20 @@ def deviance_lower(rate: Array, n: Array, r: Array) -> Array:
     """Return the smallest p with n·kl(rate, p) ≤ r, shapes alike; 0 for n = 0."""
     rate, n, r = np.broadcast_arrays(*(np.asarray(x, np.float64) for x in (rate, n, r)))
     with np.errstate(all="ignore"):
-        own = rate * np.log(rate)
-        own = np.where(rate > 0, own, 0.0) + np.where(rate < 1, (1 - rate) * np.log1p(-rate), 0.0)
+        deviance = rate * np.log(rate)
+        deviance = np.where(rate > 0, deviance, 0.0) + np.where(rate < 1, (1 - rate) * np.log1p(-rate), 0.0)
 
         def value(p: Array) -> tuple[Array, Array]:
             far = np.where(rate < 1, (1 - rate) * np.log1p(-p), 0.0)
-            gap = n * (own - rate * np.log(p) - far) - r
+            gap = n * (deviance - rate * np.log(p) - far) - r
             return np.where(p > 0, gap, np.where(rate > 0, np.inf, -r)), n * (p - rate) / (p * (1 - p))
 
         # the quadratic with the largest variance between p and the rate is below n·kl: its root is to the left
         variance = np.where(rate <= 0.5, rate * (1 - rate), 0.25)
         left = np.where(n > 0, rate - np.sqrt(2 * np.maximum(variance, 0) * r / n), 0.0)
         edge = np.where(rate >= 1, np.exp(-r / np.maximum(n, 1e-300)), 0.0)
-        found = _root(value, np.clip(left, 0, 1), np.where(n > 0, np.where(rate > 0, rate, 0.0), 0.0))
-    return np.where(n > 0, np.where(rate >= 1, edge, found), 0.0)
+        root = _root(value, np.clip(left, 0, 1), np.where(n > 0, np.where(rate > 0, rate, 0.0), 0.0))
+    return np.where(n > 0, np.where(rate >= 1, edge, root), 0.0)
 
 
 def deviance_limits(rate: Array, n: Array, r: float | Array) -> tuple[Array, Array]:
@@ -156,7 +156,7 @@ def factor(share: Array, alpha: float | Array) -> Array:
     if alpha.ndim == 0:
         tuned = np.asarray(_tuning(float(alpha)))
     else:
-        tuned = np.array([_tuning(one) for one in alpha.ravel().tolist()]).reshape(alpha.shape)
+        tuned = np.array([_tuning(level) for level in alpha.ravel().tolist()]).reshape(alpha.shape)
     with np.errstate(divide="ignore", invalid="ignore"):
         # Robbins (1970): ρ² = g / t₀ makes the boundary narrowest at t₀
         t = np.asarray(share, np.float64) * tuned
@@ -184,10 +184,10 @@ def mean_limits(moments: Array, alpha: float | Array, rows_best: float) -> tuple
 class Ends:
     """Rates of groups at the two ends of what unresolved rows could make of them; one array where all are resolved."""
 
-    least: Array  # the smallest possible rate and the rows it is over, shape [..., G]
-    least_n: Array  # the smallest possible rate and the rows it is over, shape [..., G]
-    most: Array  # the largest; the same arrays where every row is resolved
-    most_n: Array  # the largest; the same arrays where every row is resolved
+    least: Array  # the smallest possible rate, shape [..., G]
+    least_n: Array  # the rows that it is over
+    most: Array  # the largest; the same array where every row is resolved
+    most_n: Array  # the rows that it is over
 
     @classmethod
     def certain(cls, rate: Array, n: Array) -> Ends:
@@ -246,18 +246,18 @@ def difference(ends: Ends, how: Between) -> tuple[Array, Array]:
 
     NaN where fewer than two groups have rows.
     """
-    a, b, c, known = _prepared(ends, how)
+    a, b, c, finite = _prepared(ends, how)
     low, high = _signed(ends, a, b, c)  # at the joint and at the lone factor
-    least = np.where(known, np.maximum(np.maximum(low[0], -high[0]), 0), -np.inf).max(axis=-1, initial=-np.inf)
-    most = np.where(known, np.maximum(high[1], -low[1]), -np.inf).max(axis=-1, initial=-np.inf)
+    least = np.where(finite, np.maximum(np.maximum(low[0], -high[0]), 0), -np.inf).max(axis=-1, initial=-np.inf)
+    most = np.where(finite, np.maximum(high[1], -low[1]), -np.inf).max(axis=-1, initial=-np.inf)
     return _or_nan(least), _or_nan(np.minimum(most, 1))
 
 
 def ratio(ends: Ends, how: Between) -> tuple[Array, Array]:
     """Return the sequence of the smallest ratio between groups: its lower and upper end, shape [...]."""
-    a, b, c, known = _prepared(ends, how)
-    low = np.where(known, _ratio_side(ends, a, b, c[1], 0), np.inf).min(axis=-1, initial=np.inf)
-    high = np.where(known, _ratio_side(ends, a, b, c[0], 1), np.inf).min(axis=-1, initial=np.inf)
+    a, b, c, finite = _prepared(ends, how)
+    low = np.where(finite, _ratio_side(ends, a, b, c[1], 0), np.inf).min(axis=-1, initial=np.inf)
+    high = np.where(finite, _ratio_side(ends, a, b, c[0], 1), np.inf).min(axis=-1, initial=np.inf)
     return _or_nan(np.clip(low, 0, None)), _or_nan(np.where(np.isfinite(high), np.minimum(high, 1), high))
 
 
@@ -305,19 +305,19 @@ def _signed(ends: Ends, a: NDArray[np.intp], b: NDArray[np.intp], c: Array) -> t
 
 def _ratio_side(ends: Ends, a: NDArray[np.intp], b: NDArray[np.intp], c: Array, side: int) -> Array:
     """Return the smaller of the lower (0) or upper (1) limits of p_a / p_b and p_b / p_a, shape [..., P]."""
-    found = []
+    sides = []
     for over, under in ((ends.take(a), ends.take(b)), (ends.take(b), ends.take(a))):
         top = (over.least, over.least_n) if side == 0 else (over.most, over.most_n)
         base = (under.most, under.most_n) if side == 0 else (under.least, under.least_n)
-        found.append(_flat(ratio_limits, *top, *base, c)[side])
-    return np.minimum(*found)
+        sides.append(_flat(ratio_limits, *top, *base, c)[side])
+    return np.minimum(*sides)
 
 
 def _flat(make: object, p: Array, n_p: Array, q: Array, n_q: Array, c: Array) -> tuple[Array, Array]:
     """Call a function of `fairkit.intervals` for pairs of rates of any shape, each with its own factor."""
     shape = np.shape(c)
-    values = np.concatenate([np.broadcast_to(one, shape).ravel() for one in (p, q)])
-    sizes = np.concatenate([np.broadcast_to(one, shape).ravel() for one in (n_p, n_q)])
+    values = np.concatenate([np.broadcast_to(rate, shape).ravel() for rate in (p, q)])
+    sizes = np.concatenate([np.broadcast_to(size, shape).ravel() for size in (n_p, n_q)])
     r = np.concatenate([np.ravel(c), np.ravel(c)]) ** 2 / 2
     sizes = np.where(np.isfinite(r), sizes, 0.0)
     values = np.nan_to_num(values, nan=0.5)

@@ -31,8 +31,8 @@ class Columns:
     decision: str  # the decision: the favorable value or another, or 1 or 0
     favorable_decision: Any = None  # the value of a favorable decision; None: that of the label, or 1
     score: str | None = None  # a number for each decision whose mean is watched; None: none
-    label: str | None = None  # the outcome and its favorable value; an outcome that is missing may come later
-    favorable: Any = None  # the outcome and its favorable value; an outcome that is missing may come later
+    label: str | None = None  # the outcome; one that is missing may come later
+    favorable: Any = None  # its favorable value
     id: str | None = None  # what labels that come later name a decision by
     weights: str | None = None  # weights of the decisions
     day: str | None = None  # the day of the decision; None: it is in the file's name, or said with each table

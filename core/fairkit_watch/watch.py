@@ -80,10 +80,10 @@ class Watch(OpenWatch):
         """
         source, path, name, digest = self._batch(data, batch)
         now = today or clock_day()
-        told = day or self._day(source, path)
+        day_of_batch = day or self._day(source, path)
         self.book.refuse_bytes(name, digest)
         counter = Counter(self.settings, labels=self._labels)
-        counted = counter.count(source, told, lambda one: self._check_day(one, now))
+        counted = counter.count(source, day_of_batch, lambda one: self._check_day(one, now))
         fingerprint = hashlib.sha256(canonical(counted.increments)).hexdigest()
         self.book.refuse_counts(
             name,
@@ -148,10 +148,10 @@ class Watch(OpenWatch):
             )
         source, _, name, digest = self._batch(data, batch)
         self.book.refuse_bytes(name, digest)
-        found = read_labels(source, id or str(columns.id), label or str(columns.label), columns.favorable)
-        inside = self._cohorts.known(found.column("id").combine_chunks())
-        matched = found.filter(inside)
-        unknown = found.num_rows - matched.num_rows
+        labels = read_labels(source, id or str(columns.id), label or str(columns.label), columns.favorable)
+        inside = self._cohorts.known(labels.column("id").combine_chunks())
+        matched = labels.filter(inside)
+        unknown = labels.num_rows - matched.num_rows
         record: Record = {
             "kind": "labels",
             "batch": name,
@@ -168,12 +168,12 @@ class Watch(OpenWatch):
 
     def new_alarms(self) -> tuple[Alarm, ...]:
         """Find alarms that were not raised before, write them down, and return them."""
-        found = []
+        alarms = []
         for alarm in unraised(self.book, self.judge, self.data):
             numbered = replace(alarm, number=len(self.alarms) + 1)
             self.book.append({"kind": "alarm", "alarm": numbered.to_dict()})
-            found.append(numbered)
-        return tuple(found)
+            alarms.append(numbered)
+        return tuple(alarms)
 
     def delivered(self, alarm: Alarm, where: str) -> None:
         """Write down that an alarm reached a place, so that it is not sent there again."""

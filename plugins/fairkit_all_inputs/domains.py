@@ -55,11 +55,11 @@ class Seen:
         if text:
             return cls(np.inf, -np.inf, False, None in distinct, True, values)
         numbers = cells.astype(np.float64)
-        known = numbers[np.isfinite(numbers)]
-        whole = bool((known == np.floor(known)).all())
+        finite = numbers[np.isfinite(numbers)]
+        whole = bool((finite == np.floor(finite)).all())
         return cls(
-            float(known.min(initial=np.inf)),
-            float(known.max(initial=-np.inf)),
+            float(finite.min(initial=np.inf)),
+            float(finite.max(initial=-np.inf)),
             whole,
             bool(np.isnan(numbers).any()),
             cells.dtype.kind == "b",
@@ -110,7 +110,7 @@ class People:
 
     def __add__(self, other: People) -> People:
         columns = {n: _joined(v, other.columns[n]) for n, v in self.columns.items()}
-        seen = {name: one + other.seen[name] for name, one in self.seen.items()}
+        seen = {name: values + other.seen[name] for name, values in self.seen.items()}
         draw, rows = np.concatenate([self.draw, other.draw]), np.concatenate([self.rows, other.rows])
         weights = None
         if self.weights is not None and other.weights is not None:
@@ -270,16 +270,16 @@ def _combinations(people: People, changing: Sequence[str], told: Sequence[str]) 
     if told:
         return tuple(_told_values(people, changing, text) for text in told)
     alone = len(changing) == 1
-    known: Mapping[Any, Any] | None = people.seen[changing[0]].values if alone else people.combinations
-    if known is None or len(known) > MOST_COMBINATIONS:
+    seen: Mapping[Any, Any] | None = people.seen[changing[0]].values if alone else people.combinations
+    if seen is None or len(seen) > MOST_COMBINATIONS:
         what, form = ("values", "A,B") if alone else ("combinations", "A+B,C+D")
         raise DataError(
             f"all-inputs: {'+'.join(changing)} has more than {MOST_COMBINATIONS} {what}; choose some with the "
             f"parameter `all-inputs.values={form}`"
         )
     if alone:
-        return tuple((value,) for value in sorted(known, key=lambda v: (isinstance(v, str), v is None, v)))
-    return tuple(sorted(known.values(), key=lambda values: tuple(map(str, values))))
+        return tuple((value,) for value in sorted(seen, key=lambda v: (isinstance(v, str), v is None, v)))
+    return tuple(sorted(seen.values(), key=lambda values: tuple(map(str, values))))
 
 
 def _told_values(people: People, changing: Sequence[str], text: str) -> tuple[Any, ...]:
@@ -319,8 +319,8 @@ class AuditScope:
     """What the findings of one audit share."""
 
     told: Parameters  # the parameters, and the audit
-    changing: Sequence[str]  # the columns that change, and what was seen of the rows
-    people: People  # the columns that change, and what was seen of the rows
+    changing: Sequence[str]  # the columns that change
+    people: People  # what was seen of the rows
     context: AuditContext  # the parameters, and the audit
     began: float = field(default_factory=time.monotonic)  # when the audit did, on the monotonic clock
     searched: bool = True  # whether the search was compiled in time

@@ -106,7 +106,7 @@ def findings(
     broken = not_plain(context.scorer)
     if broken is not None:
         unknown: Any = {"value": None, "interval": None, "interval_at": None, "evidence": {"version": VERSION}}
-        return [replace(one, **unknown, inconclusive=broken) for one in _unused(scope, f"Not shown: {broken}.")]
+        return [replace(finding, **unknown, inconclusive=broken) for finding in _unused(scope, f"Not shown: {broken}.")]
     model = opened(context)
     columns = list(context.scorer.columns)
     features = model.sources({name: values[:3] for name, values in people.columns.items()})
@@ -129,20 +129,20 @@ def findings(
     results, logs = [], {}
     starts = _starts(problem.of(FLIP), people)
     for number, kind in enumerate(kinds_asked):
-        name, asked = QUESTIONS[kind], problem.of(kind)
+        name, rows = QUESTIONS[kind], problem.of(kind)
         context.progress(f"all-inputs: {name} (the first run compiles)", number, len(kinds_asked) + 1)
-        finding = _checked(scope, asked, kind, notes)
+        finding = _checked(scope, rows, kind, notes)
         if finding is None:
             if scope.searched:
                 says = _says(context, name, number, len(kinds_asked) + 1)
                 effort = scope.effort(len(kinds_asked) - number)
-                got = answer(asked, kind, effort=effort, starts=starts, says=says)
+                got = answer(rows, kind, effort=effort, starts=starts, says=says)
             else:
-                got = unsearched(asked, kind)
-            finding, logs[name] = _finding(scope, asked, kind, got, notes)
+                got = unsearched(rows, kind)
+            finding, logs[name] = _finding(scope, rows, kind, got, notes)
             if kind == SCORE and got.point is not None:
                 starts = [got.point]  # to climb in the probability costs all trees: from the score's alone
-        results.append(confirmed(scope, asked, kind, finding, replay))
+        results.append(confirmed(scope, rows, kind, finding, replay))
     if kinds_asked[0] == FLIP:
         context.progress(f"all-inputs: {SHARE}", len(kinds_asked), len(kinds_asked) + 1)
         results.append(_share(scope, problem.of(FLIP), notes))
@@ -254,11 +254,11 @@ def _checked(scope: AuditScope, problem: Problem, kind: int, notes: Sequence[str
 def _shown_again(scope: AuditScope, problem: Problem, kind: int, evidence: dict[str, Any]) -> tuple[float, float]:
     """Return the interval that a witness and a log show; the evidence takes what they give now."""
     lower = -math.inf
-    told = evidence.get("witness")
-    if isinstance(told, list):
+    witness = evidence.get("witness")
+    if isinstance(witness, list):
         raise ValueError("the witness is left out, because it has somebody's values")
-    if told is not None:
-        first, second = read(told)
+    if witness is not None:
+        first, second = read(witness)
         said = ask(scope.context.scorer, [first, second], scope.people.columns)
         evidence["witness"] = described(first, second, said)
         rows = {

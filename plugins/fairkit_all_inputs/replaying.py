@@ -67,8 +67,8 @@ def replayed(scope: AuditScope, model: Encoded, problem: Problem) -> Replay:
         replay.rows += len(inside[""])
         for name, some in inside.items():
             replay.outside[name] = replay.outside.get(name, 0) + int((~some).sum())
-        kept = {name: values[inside[""]] for name, values in columns.items()}
-        _run(scope, problem, kept, sums, replay)
+        columns_inside = {name: values[inside[""]] for name, values in columns.items()}
+        _run(scope, problem, columns_inside, sums, replay)
     drawn = _random(problem, scope.context.rng("all-inputs.replay"))
     _run(scope, problem, {name: drawn[name] for name in names}, sums, replay)
     return replay
@@ -100,7 +100,7 @@ def confirmed(scope: AuditScope, problem: Problem, kind: int, finding: Finding, 
     witness = described(first, second, said)
     evidence = dict(finding.evidence) | {"witness": [witness] if of_somebody(scope, witness) else witness}
     if kind == FLIP:
-        evidence = {key: told for key, told in evidence.items() if key not in ("proof", "proved", "problem_sha256")}
+        evidence = {key: value for key, value in evidence.items() if key not in ("proof", "proved", "problem_sha256")}
     doubt = finding.inconclusive
     if kind == FLIP and evidence.pop("narrowed", None):
         doubt = None  # it was run
@@ -122,7 +122,7 @@ def _exact(
     points = np.stack([block.cells_of(rows) for block in problem.blocks], axis=1)
     if (points < 0).any():
         return -np.inf, first, second
-    f, g = (float(one) for one in problem.sums(points))
+    f, g = (float(total) for total in problem.sums(points))
     if f < g:
         first, second, f, g = second, first, g, f
     change = f - g if kind == SCORE else 0.5 * (np.tanh(0.5 * f) - np.tanh(0.5 * g))
@@ -154,12 +154,12 @@ def _run(scope: AuditScope, problem: Problem, columns: Columns, sums: _Sums, rep
         fed.append(changed)
         said.append(scope.context.scorer.predict(changed))
         summed.append(sums(changed, said[-1]))
-    decisions = [one.decision for one in said]
-    scores = [one.score for one in said]
+    decisions = [answer.decision for answer in said]
+    scores = [answer.score for answer in said]
     for kind, values in ((FLIP, decisions), (SCORE, summed), (CHANCE, scores)):
-        if any(one is None for one in values):
+        if any(value is None for value in values):
             continue
-        table = np.stack([np.asarray(one, dtype=np.float64) for one in values])
+        table = np.stack([np.asarray(value, dtype=np.float64) for value in values])
         if kind == FLIP:
             change = (table != table[:1]).any(axis=0).astype(np.float64)
         else:
@@ -176,8 +176,8 @@ def _run(scope: AuditScope, problem: Problem, columns: Columns, sums: _Sums, rep
 def _repeated(value: Any, like: NDArray[Any], rows: int) -> NDArray[Any]:
     if like.dtype.kind == "O" or isinstance(value, str) or value is None:
         return np.full(rows, value, dtype=object)
-    found = np.full(rows, value)
-    return found.astype(like.dtype) if like.dtype.kind in "iub" and found[0] == int(found[0]) else found
+    repeated = np.full(rows, value)
+    return repeated.astype(like.dtype) if like.dtype.kind in "iub" and repeated[0] == int(repeated[0]) else repeated
 
 
 class _Sums:

@@ -53,9 +53,9 @@ class Moment:
     value: float  # those of the worst case; see `WorstCase`
     loss: float  # mean loss without the adversary; `value` less this is the performance gap on the training rows
     cost: float  # those of the worst case; see `WorstCase`
-    eta: float  # those of the worst case; see `WorstCase`
-    searched: str  # those of the worst case; see `WorstCase`
-    shortfall: float | None  # those of the worst case; see `WorstCase`
+    eta: float
+    searched: str
+    shortfall: float | None
 
     @classmethod
     def of(cls, worst: WorstCase, loss: float) -> Moment:
@@ -104,9 +104,9 @@ def train(
         if number == 1 and settings.first:
             booster.set_param({name: params[name] for name in settings.first if name in params})
         booster.update(data, number, fobj=state.objective)
-        kept = None if watch is None else watch(booster, number + 1)
-        if kept is not None:
-            return Trained(booster=booster[:kept], path=state.path[: max(kept - 1, 0)])
+        watched = None if watch is None else watch(booster, number + 1)
+        if watched is not None:
+            return Trained(booster=booster[:watched], path=state.path[: max(watched - 1, 0)])
     return Trained(booster=booster, path=state.path)
 
 

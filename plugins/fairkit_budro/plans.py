@@ -256,8 +256,8 @@ class ExactPlan:
             return None
         support = self.problem.support
         best, row = group_maxima(values, support.group, len(support.first))
-        own = values[self.problem.labels, np.arange(values.shape[1])]
-        return NearTransport(self.exact, self.candidates, best, row, own)
+        own_scores = values[self.problem.labels, np.arange(values.shape[1])]
+        return NearTransport(self.exact, self.candidates, best, row, own_scores)
 
     def _solve_near(self, near: NearTransport) -> Solution:
         everyone = np.arange(len(near.where))

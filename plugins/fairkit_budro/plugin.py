@@ -126,10 +126,10 @@ class BuDRO(Mitigator):
 
     def check(self) -> None:
         """Refuse XGBoost parameters that contradict the method, and plans that cannot be."""
-        own = {alias: name for name, aliases in _OWN.items() for alias in (name, *aliases)}
+        names = {alias: name for name, aliases in _OWN.items() for alias in (name, *aliases)}
         for key in self.parameters.xgboost:
-            if key in own:
-                raise ParameterError(f"budro: give {own[key]} itself instead of xgboost.{key}")
+            if key in names:
+                raise ParameterError(f"budro: give {names[key]} itself instead of xgboost.{key}")
         for key in (*self.parameters.xgboost, *self.parameters.first_round):
             if key in _REFUSED:
                 raise ParameterError(f"budro: the XGBoost parameter {key} cannot be set: {_REFUSED[key]}")
@@ -148,12 +148,12 @@ class BuDRO(Mitigator):
         run = _with_threads(run, len(table))
         from fairkit_budro.plans import find_geometry
 
-        train, held = self._split(table, validation, run)
-        told = self.parameters
-        geometry = find_geometry(train, told.fair_metric, told.strength, told.directions)
+        train, validation_rows = self._split(table, validation, run)
+        parameters = self.parameters
+        geometry = find_geometry(train, parameters.fair_metric, parameters.strength, parameters.directions)
         if geometry is None:
             return self.baseline(table, run)
-        return self._fit(train, held, geometry, run)
+        return self._fit(train, validation_rows, geometry, run)
 
     def baseline(self, table: Table, run: Run) -> FittedModel:
         """Train stock XGBoost, with the same weights of the classes."""
@@ -169,8 +169,8 @@ class BuDRO(Mitigator):
             return table, None
         if validation is not None:
             return table, validation
-        held = stratified(table.target.astype(np.int64), self.parameters.validation_share, run.rng())
-        return table.take(~held), table.take(held)
+        held_out = stratified(table.target.astype(np.int64), self.parameters.validation_share, run.rng())
+        return table.take(~held_out), table.take(held_out)
 
     def _fit(self, train: Table, validation: Table | None, geometry: Geometry, run: Run) -> FittedModel:
         from fairkit_budro import boosting
@@ -345,10 +345,10 @@ class BuDROModel(FittedModel):
         """Return one graph over the raw columns."""
         graph = GraphBuilder()
         matrix = self.encoder.add_to(graph)
-        found, outputs, base = xgboost_trees(self.booster)
+        trees, outputs, base = xgboost_trees(self.booster)
         count = max(outputs, default=0) + 1
         start = base if len(base) == count else base * count
-        margin = add_ensemble(graph, matrix, found, outputs=outputs, base=start)
+        margin = add_ensemble(graph, matrix, trees, outputs=outputs, base=start)
         if self.task == "multiclass":
             graph.output("probabilities", graph.node("Softmax", [margin], axis=1), width=None)
             return graph.build()

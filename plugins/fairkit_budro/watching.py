@@ -30,10 +30,10 @@ class GapWatch:
     A model that knows nothing has no gap; it grows as the trees learn to tell people apart.
     """
 
-    matrix: NDArray[np.float32]  # the validation rows: encoded, under the fair metric, their labels and weights
-    z: Floats  # the validation rows: encoded, under the fair metric, their labels and weights
-    labels: Ints  # the validation rows: encoded, under the fair metric, their labels and weights
-    weights: Floats  # the validation rows: encoded, under the fair metric, their labels and weights
+    matrix: NDArray[np.float32]  # the validation rows, encoded
+    z: Floats  # under the fair metric
+    labels: Ints  # their labels
+    weights: Floats  # their weights
     epsilon: float  # the budget
     target: float  # the largest upper confidence bound (95 %, one-sided) that is accepted
     seed: int  # splits the rows in halves for the bound

@@ -73,22 +73,22 @@ class Answers:
     """Answers of complete documents, in one way to split people."""
 
     documents: list[str]  # what the codes stand for
-    contexts: list[str]  # what the codes stand for
-    names: list[tuple[str, str]]  # what the codes stand for
-    groups: list[str]  # what the codes stand for
+    contexts: list[str]
+    names: list[tuple[str, str]]
+    groups: list[str]
     document: Indices  # codes, shape [n]
-    context: Indices  # codes, shape [n]
-    name: Indices  # codes, shape [n]
-    group: Indices  # codes, shape [n]
-    low: Array  # the answer if everything open is 0, and if it is 1, shape [n]
-    high: Array  # the answer if everything open is 0, and if it is 1, shape [n]
+    context: Indices
+    name: Indices
+    group: Indices
+    low: Array  # the answer if everything open is 0, shape [n]
+    high: Array  # if it is 1
     open: Array  # the probability that is open: 1 for a refusal, the unresolved part of a probability else, shape [n]
     outcome: Indices  # the outcome of each row, as its index in `OUTCOMES`
     order: Array | None
     tokens: Array | None  # of the prompt, as the server counts them; None where it does not say
     block: Indices
-    look: int  # how many planned looks are complete, and how many there are; 1 and 1 without looks
-    looks: int  # how many planned looks are complete, and how many there are; 1 and 1 without looks
+    look: int  # how many planned looks are complete; 1 without looks
+    looks: int  # how many there are
     unfinished: int  # documents that are left out since not all of their questions were asked
 
     @property
@@ -110,9 +110,11 @@ class Answers:
         used, name = np.unique(self.name[rows], return_inverse=True)
         block = np.unique(self.block[rows], return_inverse=True)[1]
         others = ("context", "group", "low", "high", "open", "outcome", "order", "tokens")
-        kept = {key: values[rows] for key in others if (values := getattr(self, key)) is not None}
+        values_taken = {key: values[rows] for key in others if (values := getattr(self, key)) is not None}
         documents, names = [self.documents[i] for i in present], [self.names[i] for i in used]
-        return replace(self, documents=documents, names=names, document=document, name=name, block=block, **kept)
+        return replace(
+            self, documents=documents, names=names, document=document, name=name, block=block, **values_taken
+        )
 
     def cells(self, first: int, second: int, context: int | None = None, *, open_only: bool = False) -> Cells:
         """Return the mean answers of two groups: draws of one cell are one entry."""
@@ -227,9 +229,9 @@ def _check_arms(answers: Answers, label: str) -> None:
     if torn.any():
         t, c = (int(i) for i in np.argwhere(torn)[0])
         lacking = answers.groups[int(np.flatnonzero(~there[t, c])[0])]
-        place = f" in the context {answers.contexts[c]!r}" if len(answers.contexts) > 1 else ""
+        where = f" in the context {answers.contexts[c]!r}" if len(answers.contexts) > 1 else ""
         raise DataError(
-            f"{label}: the document {answers.documents[t]!r} has no answer for {lacking!r}{place}; every document "
+            f"{label}: the document {answers.documents[t]!r} has no answer for {lacking!r}{where}; every document "
             f"needs every group. {int(torn.any(axis=1).sum()):,} documents lack one: ask about them, or leave them out"
         )
 
@@ -246,13 +248,13 @@ def adjusted(table: pa.Table, y: Array, group: Indices, columns: Sequence[str]) 
     usable = ~np.isnan(y) & (group >= 0)
     places = [code + start for code, start in zip(codes, starts, strict=False)]
     gram, right = np.zeros((starts[-1], starts[-1])), np.zeros(starts[-1])
-    for one in places:
-        right += np.bincount(one[usable], y[usable], minlength=starts[-1])
-        for other in places:
-            pairs = np.bincount(one[usable] * starts[-1] + other[usable], minlength=gram.size)
+    for place_codes in places:
+        right += np.bincount(place_codes[usable], y[usable], minlength=starts[-1])
+        for other_codes in places:
+            pairs = np.bincount(place_codes[usable] * starts[-1] + other_codes[usable], minlength=gram.size)
             gram += pairs.reshape(gram.shape)
     effect = np.linalg.lstsq(gram, right, rcond=None)[0]
-    return np.asarray(y - sum(effect[place] - effect[place[usable]].mean() for place in places[1:]))
+    return np.asarray(y - sum(effect[index] - effect[index[usable]].mean() for index in places[1:]))
 
 
 def recorded_values(table: pa.Table) -> dict[str, list[str]]:

@@ -101,8 +101,8 @@ class Asker:
     def _keys(self) -> list[str]:
         """What every request is known by: which model it asks, what it says, and which one it is."""
         model = self.client.server.model
-        told = ([model, r.digest(self.plan), r.unit, r.number] for r in self.requests)
-        return [hashlib.sha256(json.dumps(one).encode()).hexdigest() for one in told]
+        identities = ([model, r.digest(self.plan), r.unit, r.number] for r in self.requests)
+        return [hashlib.sha256(json.dumps(identity).encode()).hexdigest() for identity in identities]
 
     def run(self) -> Outcome:
         """Ask what has no answer yet, look by look; stop where a look decides."""
@@ -173,17 +173,17 @@ class Asker:
 
     def probe(self) -> None:
         """Find out once at every address what the server can do; at most four calls besides those that it puts off."""
-        known = json.loads(self.store.fact("probe") or "{}")
-        if known.get("address") == self.client.address:
-            self._parameters, self._stated = known["parameters"], known["stated_model"]
+        facts = json.loads(self.store.fact("probe") or "{}")
+        if facts.get("address") == self.client.address:
+            self._parameters, self._stated = facts["parameters"], facts["stated_model"]
             return
         self._parameters, self._stated = self._probed()
         fact = {"stated_model": self._stated, "parameters": self._parameters, "address": self.client.address}
-        changed = next((key for key, value in fact.items() if known and known[key] != value), "address")
+        changed = next((key for key, value in fact.items() if facts and facts[key] != value), "address")
         if changed != "address":
             raise DriftError(
-                f"another model is served: at {known['address']} its {changed.replace('_', ' ')} was "
-                f"{known[changed]!r}, and at {self.client.address} it is {fact[changed]!r}"
+                f"another model is served: at {facts['address']} its {changed.replace('_', ' ')} was "
+                f"{facts[changed]!r}, and at {self.client.address} it is {fact[changed]!r}"
             )
         self.store.remember("probe", json.dumps(fact, sort_keys=True))
 
@@ -293,8 +293,8 @@ class Asker:
                     finished, running = wait(running, return_when=FIRST_COMPLETED)
                     count += len(finished)
                     self.progress("asking", min(count, len(self.requests)), len(self.requests), spent=self.store.spent)
-                    for one in finished:
-                        one.result()
+                    for task in finished:
+                        task.result()
                     if self._drifted is not None:
                         raise DriftError(self._drifted)
                     if self._errors >= MOST_ERRORS:
@@ -407,10 +407,10 @@ def ask_again(asker: Asker, count: int, seed: int = 0) -> tuple[int, int]:
     An answer differs where the favorable decision (at least 1/2) or the outcome is another one.
     """
     asker.probe()
-    known = [(number, record) for number, record, _ in asker.store.records()]
+    recorded = [(number, record) for number, record, _ in asker.store.records()]
     repeated = differ = 0
-    for index in np.random.default_rng(seed).permutation(len(known))[:count].tolist():
-        number, record = known[index]
+    for index in np.random.default_rng(seed).permutation(len(recorded))[:count].tolist():
+        number, record = recorded[index]
         request = asker.requests[number]
         reply = asker.paid(request.messages(asker.plan))
         if reply.record:

@@ -81,11 +81,11 @@ class CorrespondenceAuditor(Auditor):
         roles, columns = context.dataset.roles, context.dataset.columns
         if not roles.sensitive:
             raise ParameterError("correspondence compares groups: name the column of the names' group as sensitive")
-        needed = columns_of(self.parameters, columns, context.dataset.name)
+        columns_needed = columns_of(self.parameters, columns, context.dataset.name)
         if is_ours(columns):
             return list(columns)
         recorded = [column for column in (*RECORDED, "prompt_tokens") if column in columns]
-        return [*needed.values(), *recorded, *self.parameters.adjust]
+        return [*columns_needed.values(), *recorded, *self.parameters.adjust]
 
     def measure(self, batch: Batch, predictions: Predictions, context: AuditContext) -> AnswerRows:
         """Keep the rows: the interval needs every document whole."""
@@ -103,7 +103,7 @@ class CorrespondenceAuditor(Auditor):
         from fairkit_correspondence.findings import findings
 
         found = [finding for statement in self._statements(total, context) for finding in findings(statement)]
-        return [no_bounds(one, context.dataset) for one in found]
+        return [no_bounds(finding, context.dataset) for finding in found]
 
     def table_changes(
         self, totals: Sequence[Sequence[AnswerRows]], contexts: Sequence[Sequence[AuditContext]]
@@ -190,7 +190,8 @@ class ChangedChart(EvidenceChart):
     def table(self, value: Any) -> ChartTable:
         """Return a row for each document."""
         rows: list[list[Cell]] = [
-            [one["document"], one["context"], " - ".join(one["groups"]), *map(float, one["answers"])] for one in value
+            [pair["document"], pair["context"], " - ".join(pair["groups"]), *map(float, pair["answers"])]
+            for pair in value
         ]
         return ChartTable(columns=("document", "context", "groups", "first", "second"), rows=rows)
 
@@ -237,7 +238,7 @@ def changes(before: Statement, after: Statement) -> Iterator[Change]:
     """
     earlier, later = (_shared(before, after), _shared(after, before))
     joined = replace(after, answers=_difference(earlier, later))
-    doubts = {one.context.dataset.name: one.doubt for one in (before, after, joined) if one.doubt}
+    doubts = {audit.context.dataset.name: audit.doubt for audit in (before, after, joined) if audit.doubt}
     said = "; ".join(f"{table}: {doubt}" for table, doubt in doubts.items())
     for rank, change in enumerate(sorted(joined.averaged, key=lambda one: -abs(one.value))):
         pair = change.first, change.second
@@ -261,8 +262,8 @@ def changes(before: Statement, after: Statement) -> Iterator[Change]:
 def _shared(statement: Statement, other: Statement) -> Statement:
     """Return a statement about the documents that the other model has answered, too: the plan may go on for either."""
     answers = statement.answers
-    kept = set((other if "plan" in statement.recorded else statement).answers.documents)
-    shared = np.array([document in kept for document in answers.documents])
+    documents = set((other if "plan" in statement.recorded else statement).answers.documents)
+    shared = np.array([document in documents for document in answers.documents])
     return replace(statement, answers=answers.take(shared[answers.document]))
 
 

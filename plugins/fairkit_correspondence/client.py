@@ -84,8 +84,8 @@ class Client:
 
     def close(self) -> None:
         """Close the connections."""
-        for one in self._opened:
-            one.close()
+        for connection in self._opened:
+            connection.close()
 
     def _connection(self) -> tuple[httpx.Client, fairkit_http.Cutter]:
         """Return this thread's connection, and what ends its requests in time."""

@@ -228,8 +228,8 @@ def _show(plan: Plan, outcome: Outcome, output: Path, copies: Sequence[Path], ou
             report.save(copy)
             console().say(f"wrote {copy}")
     if output_format == "json":
-        told = {"spent": outcome.spent, "pending": outcome.pending, "stopped": outcome.stopped}
-        console().json(told | {"report": None if report is None else report.to_dict()})
+        record = {"spent": outcome.spent, "pending": outcome.pending, "stopped": outcome.stopped}
+        console().json(record | {"report": None if report is None else report.to_dict()})
     else:
         console().write(outcome_text(plan, outcome, output))
 
@@ -300,9 +300,9 @@ def outcome_text(plan: Plan, outcome: Outcome, output: Path) -> str:
 
     lines: list[str] = []
     if outcome.report is not None:
-        found = {(f.metric, bool(f.within)): f for f in outcome.report.findings}
-        main, worst = (found["correspondence_difference", False], found.get(("correspondence_difference", True)))
-        changed, refused = found["changed_documents", False], found["refusal_rate_difference", False]
+        findings = {(f.metric, bool(f.within)): f for f in outcome.report.findings}
+        main, worst = (findings["correspondence_difference", False], findings.get(("correspondence_difference", True)))
+        changed, refused = findings["changed_documents", False], findings["refusal_rate_difference", False]
         lines += [f"{rule.verdict.upper()}: {rule.reason}" for rule in outcome.report.policy]
         lines += _pairs(main)
         if worst is not None:

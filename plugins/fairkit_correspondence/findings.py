@@ -87,12 +87,12 @@ class Statement:
     def pairs(self) -> list[tuple[int, int]]:
         """The pairs of groups that are compared, without the placebo arm."""
         neutral = self.placebo[0] if self.placebo else -1
-        kept = [g for g in range(len(self.answers.groups)) if g != neutral]
-        if len(kept) < 2:
+        groups = [g for g in range(len(self.answers.groups)) if g != neutral]
+        if len(groups) < 2:
             raise DataError(
                 f"{self.context.dataset.name}: {self.sensitive!r} has one group besides the placebo arm; two are due"
             )
-        return list(combinations(kept, 2))
+        return list(combinations(groups, 2))
 
     def compare(self, pair: tuple[int, int], context: int | None = None, *, open_only: bool = False) -> Comparison:
         """Return one comparison."""
@@ -254,14 +254,14 @@ def _changed(statement: Statement) -> Finding:
         return float(low[0]), float(high[0])
 
     shown = [example for pair in statement.pairs for example in examples(answers, means, *pair)]
-    shown = sorted(shown, key=lambda one: -abs(one["answers"][0] - one["answers"][1]))[:5]
-    largest = max(float(np.abs(one.bounds[0].differences).max()) for one in statement.averaged)
-    beside = {"changed_answers": shown, "largest": largest, "equal_everywhere": all_equal(answers)}
+    shown = sorted(shown, key=lambda pair: -abs(pair["answers"][0] - pair["answers"][1]))[:5]
+    largest = max(float(np.abs(average.bounds[0].differences).max()) for average in statement.averaged)
+    evidence = {"changed_answers": shown, "largest": largest, "equal_everywhere": all_equal(answers)}
     note = (
         "The share of documents whose answers differ between groups, draws and names included; two wordings of one "
         "group differ as well (see the placebo)."
     )
-    return statement.finding(CHANGED, share, at, evidence=beside, notes=(note,), inconclusive=None)
+    return statement.finding(CHANGED, share, at, evidence=evidence, notes=(note,), inconclusive=None)
 
 
 def _refusals(statement: Statement) -> Finding:
@@ -301,7 +301,7 @@ def _evidence(statement: Statement) -> dict[str, Any]:
               "unfinished": answers.unfinished}  # fmt: skip
     counts |= {f"names of {name}": answers.names_of(g) for name, g in groups.items()}
     record = {
-        "correspondence_pairs": {k: v for one in shown for k, v in _pair_numbers(statement, one).items()},
+        "correspondence_pairs": {k: v for pair in shown for k, v in _pair_numbers(statement, pair).items()},
         "placebo_splits": {name: value for name, value in splits.items() if value is not None},
         "counts": counts,
         "variances": asdict(Spread.of_pilot(*(answers.cells(*pair) for pair in statement.pairs))),

@@ -84,8 +84,8 @@ def whole(names: Sequence[Name], wanted: NameList, folder: Path) -> list[Name]:
     used: dict[str, int] = {}
     joined = []
     for name in names:
-        place = used[name.group] = used.get(name.group, -1) + 1
-        pair = (name, shared[place % len(shared)])
+        number = used[name.group] = used.get(name.group, -1) + 1
+        pair = (name, shared[number % len(shared)])
         first, last = pair if wanted.first_names is None else pair[::-1]
         slots = {**first.slots, "name": f"{first.text} {last.text}"}
         joined.append(Name(name.group, slots, name.numbers))
@@ -191,8 +191,8 @@ def _ssa(parts: Iterable[tuple[list[str], Indices, Indices]], born: Sequence[int
     for key, (n, _) in births.items():
         total[key[:-2]] += n
     for sex, group in _LETTERS.items():
-        own = {key[:-2]: (n, moment) for key, (n, moment) in births.items() if key[-1] == sex and n}
-        mine = {name: one for name, one in own.items() if one[0] >= CLEAR * total[name]}
+        of_sex = {key[:-2]: (n, moment) for key, (n, moment) in births.items() if key[-1] == sex and n}
+        mine = {name: births_of for name, births_of in of_sex.items() if births_of[0] >= CLEAR * total[name]}
         for name in sorted(mine, key=lambda name: (-mine[name][0], name))[:FREQUENT]:
             n, moment = mine[name]
             numbers = {"born": moment / n, "births": float(n), "share": n / total[name]}
@@ -299,7 +299,7 @@ def matched(names: Sequence[Name], count: int | None, by: Sequence[str], seed: i
             for goal in goals:
                 gaps = np.abs(values[group][left] / scale - goal).sum(axis=1)
                 chosen[group].append(left.pop(int(np.argmin(gaps))))
-    return [groups[group][place] for group in sorted(chosen) for place in chosen[group]]
+    return [groups[group][index] for group in sorted(chosen) for index in chosen[group]]
 
 
 def balance(names: Sequence[Name]) -> dict[str, dict[str, float]]:

@@ -98,9 +98,9 @@ class Document:
 class Plan:
     """A checked plan."""
 
-    documents: tuple[Document, ...]  # the texts with slots, the prompts by name, and the names of every group
-    contexts: Mapping[str, str]  # the texts with slots, the prompts by name, and the names of every group
-    names: tuple[Name, ...]  # the texts with slots, the prompts by name, and the names of every group
+    documents: tuple[Document, ...]  # the texts with slots
+    contexts: Mapping[str, str]  # the prompts by name
+    names: tuple[Name, ...]  # of every group
     column: str  # what the groups are called: the sensitive column of the answers
     question: Question
     asking: Asking
@@ -152,7 +152,7 @@ def read_plan(path: Path, looks: int | None = None) -> Plan:
     least = 2 * max(question.list_size, 1)
     if len(documents) < least:
         raise DataError(f"the plan has {len(documents)} documents; at least {least} are due")
-    odd, notes = sum(bool(_ORDERS.search(one.text)) for one in documents), []
+    odd, notes = sum(bool(_ORDERS.search(document.text)) for document in documents), []
     if odd:
         notes.append(f"{odd} documents hold what reads like instructions to a model")
     if len(documents) < 50 and not asking.pilot:
@@ -161,7 +161,7 @@ def read_plan(path: Path, looks: int | None = None) -> Plan:
         notes.append(f"{source}: {LISTS[source][0]}; licence: {LISTS[source][1]}")
     contexts = _contexts(record, asking)
     decided = {
-        "documents": [one.text for one in documents],
+        "documents": [document.text for document in documents],
         "contexts": contexts,
         "names": [[name.group, dict(name.slots)] for name in names],
         "question": dataclasses.asdict(question),
@@ -270,12 +270,12 @@ def _table_texts(path: Path, wanted: Texts) -> list[tuple[str, str]]:
     rows = [row for batch in batches for row in zip(*(batch.column(c).to_pylist() for c in columns), strict=True)]
     for number, row in enumerate(rows):
         if len(set(row)) > 1:
-            one, other = map(str, sorted(set(row), key=row.index)[:2])
-            pairs = enumerate(zip(one, other, strict=False))
-            start = next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))
+            first, second = map(str, sorted(set(row), key=row.index)[:2])
+            pairs = enumerate(zip(first, second, strict=False))
+            start = next((i for i, (a, b) in pairs if a != b), min(len(first), len(second)))
             raise DataError(
                 f"{path}, row {number}: the texts of {' and '.join(wanted.arms)} differ outside the slots "
-                f"({one[start : start + 20]!r} against {other[start : start + 20]!r}); arms may differ in names alone"
+                f"({first[start:][:20]!r} against {second[start:][:20]!r}); arms may differ in names alone"
             )
     return [(f"row {number}", str(row[0])) for number, row in enumerate(rows)]
 
@@ -315,13 +315,13 @@ def _faults(document: Document, names: Sequence[Name], allowed: frozenset[str]) 
     yield from (f"has the slot {{{slot}}}, which nothing fills; slots are {fills}" for slot in unknown)
     if not {"name", "first"} & set(slots):
         yield "has no slot {name} or {first}: every arm would be the same"
-    silent = ((slot, one) for slot in slots for one in names if slot not in one.slots)
-    yield from (f"has the slot {{{slot}}}, and the name {one.text!r} does not say it" for slot, one in silent)
-    pronouns = (found[0] for found in _PRONOUNS.finditer(text) if found[0].strip(".") not in allowed)
+    silent = ((slot, name) for slot in slots for name in names if slot not in name.slots)
+    yield from (f"has the slot {{{slot}}}, and the name {name.text!r} does not say it" for slot, name in silent)
+    pronouns = (match[0] for match in _PRONOUNS.finditer(text) if match[0].strip(".") not in allowed)
     yield from (f"has the word {word!r} outside a slot; {write}, or allow the word in [documents]" for word in pronouns)
-    words = set(re.findall(r"[^\W\d_]+", text)) - allowed
+    text_words = set(re.findall(r"[^\W\d_]+", text)) - allowed
     parts = (part for name in names for part in (name.slots["first"], *name.text.split()))
-    left = (part for part in parts if part in words and not part.islower())
+    left = (part for part in parts if part in text_words and not part.islower())
     yield from (
         f"still has the name {part!r}; write {{name}} or {{first}}, or allow it in [documents]" for part in left
     )

@@ -119,12 +119,12 @@ def _middle(base: float, deviation: float) -> float:
 class Size:
     """The size of an audit, and what is judged."""
 
-    names: int  # J, and m: the names of a group on each document
-    each: int  # J, and m: the names of a group on each document
-    limit: float  # the difference that matters, and the true one, in [0, 1]
-    truth: float = 0.0  # the difference that matters, and the true one, in [0, 1]
-    confidence: float = 0.95  # of the interval, and whether the statement is about these names alone
-    fixed: bool = False  # of the interval, and whether the statement is about these names alone
+    names: int  # J
+    each: int  # m: the names of a group on each document
+    limit: float  # the difference that matters, in [0, 1]
+    truth: float = 0.0  # the true one
+    confidence: float = 0.95  # of the interval
+    fixed: bool = False  # whether the statement is about these names alone
 
 
 def forecast(spread: Spread, documents: int, size: Size, audits: int = 400) -> tuple[float, float, float]:
@@ -226,12 +226,12 @@ FEW_SPEAKING = 10.0
 class Cells:
     """Mean answers of two groups: one entry for each document, context and name."""
 
-    document: Indices  # indices, shape [n]; documents from 0 to `documents` - 1, names numbered across both groups
-    context: Indices  # indices, shape [n]; documents from 0 to `documents` - 1, names numbered across both groups
-    name: Indices  # indices, shape [n]; documents from 0 to `documents` - 1, names numbered across both groups
+    document: Indices  # from 0 to `documents` - 1, shape [n]
+    context: Indices  # shape [n]
+    name: Indices  # shape [n]; numbered across both groups
     side: NDArray[np.bool_]  # whether the name is of the first group, shape [n], bool
-    low: Array  # the answer in [0, 1] if everything open is 0, and if it is 1, shape [n]; equal where nothing is open
-    high: Array  # the answer in [0, 1] if everything open is 0, and if it is 1, shape [n]; equal where nothing is open
+    low: Array  # the answer in [0, 1] if everything open is 0, shape [n]
+    high: Array  # if it is 1; equal where nothing is open
     documents: int  # how many there are: T
 
     def answers(self, towards: float) -> Array:
@@ -262,9 +262,9 @@ def parts(cells: Cells, towards: float = 0.5) -> Parts:
     """Return the parts of a difference's variance; every document must have both groups in each of its contexts."""
     y = cells.answers(towards)
     size, contexts = cells.documents, int(cells.context.max(initial=0)) + 1
-    place = cells.document * contexts + cells.context
+    cell = cells.document * contexts + cells.context
     side = cells.side.astype(np.int64)
-    both = 2 * place + side
+    both = 2 * cell + side
     count = np.bincount(both, minlength=2 * size * contexts).astype(np.float64)
     mean = np.bincount(both, y, minlength=2 * size * contexts) / np.maximum(count, 1)
     present = count[::2] > 0

@@ -36,8 +36,8 @@ class Entry:
 class Request:
     """One question."""
 
-    number: int  # its position in the plan and in the random order of asking
-    order: int  # its position in the plan and in the random order of asking
+    number: int  # its position in the plan
+    order: int  # its position in the random order of asking
     unit: str  # the document, or the set of documents of a list, that it counts for
     context: str
     entries: tuple[Entry, ...]  # one document with its name, or those of a list in the order in which they are shown
@@ -208,8 +208,8 @@ def option_masses(record: Any, options: Sequence[str]) -> dict[str, float] | Non
         return None
     likely = token.get("top_logprobs")
     mass, seen = dict.fromkeys(options, 0.0), set()
-    for one in [*(likely if isinstance(likely, list) else ()), token]:
-        text, value = str(one.get("token", "")), one.get("logprob")
+    for token_record in [*(likely if isinstance(likely, list) else ()), token]:
+        text, value = str(token_record.get("token", "")), token_record.get("logprob")
         # -9999 stands for no log-probability (vLLM); the sampled token may be listed twice
         if text in seen or not isinstance(value, int | float) or not -1000 < value <= 1e-3:
             continue
@@ -228,7 +228,7 @@ def _values(text: str, question: Question, size: int) -> tuple[float | None, ...
     if question.score:
         low, high = question.score
         text = re.sub(rf"\s*(?:/|out of)\s*{high:g}\b", "", text)
-        numbers = {float(one.replace(",", ".")) for one in _NUMBER.findall(text)}
+        numbers = {float(number.replace(",", ".")) for number in _NUMBER.findall(text)}
         inside = len(numbers) == 1 and low <= min(numbers) <= high
         return ((numbers.pop() - low) / (high - low),) if inside else None
     return _ranks(text, question.outcome, size)
@@ -240,13 +240,13 @@ def _option(text: str, options: Sequence[str]) -> str | None:
     for option in sorted(options, key=len, reverse=True):
         if plain == option.casefold() or re.match(rf"{re.escape(option.casefold())}\b(?! or\b)", plain):
             return option
-    held = [o for o in options if re.search(rf"\b{re.escape(o.casefold())}\b", plain)]
-    return held[0] if len(held) == 1 else None
+    matching = [o for o in options if re.search(rf"\b{re.escape(o.casefold())}\b", plain)]
+    return matching[0] if len(matching) == 1 else None
 
 
 def _ranks(text: str, outcome: str, size: int) -> tuple[float | None, ...] | None:
     """Return each shown entry's result; None for entries that the reply leaves out."""
-    letters = [one for one in re.findall(r"\b[A-Z]\b", text) if one in LETTERS[:size]]
+    letters = [letter for letter in re.findall(r"\b[A-Z]\b", text) if letter in LETTERS[:size]]
     if not letters or len(set(letters)) != len(letters):
         return None
     rank = {LETTERS.index(letter): index for index, letter in enumerate(letters)}
@@ -296,8 +296,8 @@ def requests_digest(table: pa.Table) -> str | None:
     if not is_ours(columns):
         return None
     digest, empty = TableDigest(columns), pa.nulls(table.num_rows, pa.string())
-    kept = [empty if name in ANSWER_COLUMNS else table.column(name) for name in columns]
-    for batch in pa.table(kept, names=columns).to_batches():
+    columns_digested = [empty if name in ANSWER_COLUMNS else table.column(name) for name in columns]
+    for batch in pa.table(columns_digested, names=columns).to_batches():
         digest.update(batch)
     return digest.hexdigest()
 

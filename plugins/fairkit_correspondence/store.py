@@ -193,14 +193,14 @@ def quantiles(looks: int, confidence: float) -> tuple[float, ...]:
         return (two_sided(confidence),)
     z, sd, spent = _NORMAL.inv_cdf(1 - (1 - confidence) / 4), math.sqrt(1 / looks), 0.0
     # the distribution of the sum where no look has ended the audit: places with their weights
-    place, weight, bounds = np.zeros(1), np.ones(1), []
+    nodes, weight, bounds = np.zeros(1), np.ones(1), []
     for share in (index / looks for index in range(1, looks + 1)):
         whole = 2 * _NORMAL.cdf(-z / math.sqrt(share))
-        end = _end(place, weight, sd, whole - spent, LARGEST * math.sqrt(share))
+        end = _end(nodes, weight, sd, whole - spent, LARGEST * math.sqrt(share))
         bounds.append(end / math.sqrt(share))
         inside = np.linspace(-end, end, 1601)
-        density = np.exp(-(((inside[:, None] - place) / sd) ** 2) / 2) @ weight / (sd * math.sqrt(2 * math.pi))
-        place, weight, spent = inside, density * (inside[1] - inside[0]), whole
+        density = np.exp(-(((inside[:, None] - nodes) / sd) ** 2) / 2) @ weight / (sd * math.sqrt(2 * math.pi))
+        nodes, weight, spent = inside, density * (inside[1] - inside[0]), whole
         weight[[0, -1]] /= 2
     return tuple(bounds)
 

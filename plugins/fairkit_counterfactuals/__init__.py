@@ -37,9 +37,9 @@ FAIRKIT_CHECK_SETTINGS = {"rows": str(Path(__file__).with_name("sample.csv"))}
 class Versions:
     """Totals over originals that have counterfactual rows; adding two merges them."""
 
-    rows: int  # such originals, all rows, and counterfactual rows of them
-    all_rows: int  # such originals, all rows, and counterfactual rows of them
-    matched: int  # such originals, all rows, and counterfactual rows of them
+    rows: int  # such originals
+    all_rows: int  # all rows
+    matched: int  # counterfactual rows of these originals
     sums: Array  # Σ w, Σ w c, Σ w d, for consistency c and change d of the score
     squares: Array  # Σ w², Σ w² c, Σ w² c², Σ w² d, Σ w² d²
     whole: bool  # whether every c was 0 or 1 and no row weighted
@@ -130,10 +130,10 @@ class CounterfactualsAuditor(Auditor):
             return Versions(0, len(batch), 0, np.zeros(3), np.zeros(5), True)
         places = np.concatenate([of for _, of in matches])
         owner = np.repeat(np.arange(len(matches)), [len(of) for _, of in matches])
-        own = predictions.take(np.isin(np.arange(len(batch)), [row for row, _ in matches]))
+        own_predictions = predictions.take(np.isin(np.arange(len(batch)), [row for row, _ in matches]))
         columns = {name: values[places] for name, values in self._given.columns.items()}
-        other = context.scorer.predict(columns)
-        same, change = _same(own, other, owner), _change(own, other, owner)
+        counterpart = context.scorer.predict(columns)
+        same, change = _same(own_predictions, counterpart, owner), _change(own_predictions, counterpart, owner)
         weights = np.ones(len(matches))
         if batch.weights is not None:
             weights = batch.weights[[row for row, _ in matches]]
@@ -149,8 +149,8 @@ class CounterfactualsAuditor(Auditor):
 
     def findings(self, total: Versions, context: AuditContext) -> list[Finding]:
         """Turn the totals into the share of rows that are decided alike, and the mean change of the score."""
-        given = sum(len(of) for of in self._given.places.values())
-        notes = self._notes(total, given, context)
+        count = sum(len(of) for of in self._given.places.values())
+        notes = self._notes(total, count, context)
         weight = float(total.sums[0])
         if weight <= 0:
             raise DataError(f"{self.parameters.rows}: the rows that have counterfactuals weigh nothing")
@@ -158,7 +158,7 @@ class CounterfactualsAuditor(Auditor):
         if context.scorer.task != "regression":
             found.append(self._finding(total, notes, context, "prediction_consistency", 1))
         found.append(self._finding(total, notes, context, "counterfactual_token_fairness_gap", 2))
-        return [one for one in found if one.value is not None and np.isfinite(one.value)]
+        return [finding for finding in found if finding.value is not None and np.isfinite(finding.value)]
 
     def _finding(
         self, total: Versions, notes: tuple[str, ...], context: AuditContext, metric: str, index: int

@@ -114,11 +114,11 @@ class EndpointModel:
         """Match inputs with columns, find the favorable score column, and say what was guessed."""
         scorer = bind(self, dataset, options or ModelOptions())
         version = f", version {self._version}" if self._version else ""
-        told = (
+        notes = (
             f"The model answered at {self.client.settings.base} as {self.client.settings.model!r}{version}. It was "
             "not seen as a file: what is said is about these answers.",
         )
-        scorer.info = replace(scorer.info, sha256=None, notes=(*told, *scorer.info.notes), endpoint=self.described())
+        scorer.info = replace(scorer.info, sha256=None, notes=(*notes, *scorer.info.notes), endpoint=self.described())
         return scorer
 
     @property

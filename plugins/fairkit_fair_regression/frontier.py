@@ -64,9 +64,9 @@ class Point:
 class Frontier:
     """All mixtures of one run."""
 
-    constraint: str  # what is traded against what, and the bound of the mixture that was chosen
-    loss_name: str  # what is traded against what, and the bound of the mixture that was chosen
-    chosen: float  # what is traded against what, and the bound of the mixture that was chosen
+    constraint: str  # what is bounded
+    loss_name: str  # what is minimised
+    chosen: float  # the bound of the mixture that was chosen
     points: tuple[Point, ...]  # the unconstrained predictor first, then one for each bound
     members: Mapping[int, Member]  # the predictors by number
     ruler: Ruler  # how mixtures are measured
@@ -100,10 +100,10 @@ class Frontier:
 class Ruler:
     """Measures mixtures on rows."""
 
-    scale: Scale  # the label's unit, and the loss
-    loss: Loss  # the label's unit, and the loss
-    sensitive: str | None  # the split and its groups
-    names: tuple[str, ...]  # the split and its groups
+    scale: Scale  # the label's unit
+    loss: Loss
+    sensitive: str | None  # the split
+    names: tuple[str, ...]  # its groups
     parity: bool  # whether the disparity is that of distributions, or the worst group's loss
 
     @property
@@ -127,7 +127,7 @@ class Ruler:
         """
         rows = np.zeros((len(mixtures), len(labels)))
         masses = np.zeros((len(mixtures), len(self.names), self._levels))
-        for index in sorted({place for mixture in mixtures for place in mixture}):
+        for index in sorted({member for mixture in mixtures for member in mixture}):
             predictions = self.scale.snapped(members[index].predict(matrix))
             losses = self.loss(labels, predictions) * self.unit
             mass = self._masses(predictions, codes, weights)
@@ -161,10 +161,13 @@ class Ruler:
             value = float(gaps.max())
             limits = (max(0.0, value - half), min(1.0, value + half))
         else:
-            inside = [codes == place for place in present]
-            found = [mean_interval(rows[own], None if weights is None else weights[own], confidence) for own in inside]
-            best = int(np.argmax([value for value, _ in found]))
-            worst, (value, limits) = present[best], found[best]
+            inside = [codes == index for index in present]
+            intervals = [
+                mean_interval(rows[member_rows], None if weights is None else weights[member_rows], confidence)
+                for member_rows in inside
+            ]
+            best = int(np.argmax([value for value, _ in intervals]))
+            worst, (value, limits) = present[best], intervals[best]
         return Measured(
             loss=loss, loss_interval=interval, disparity=value, disparity_interval=limits, group=self.names[worst]
         )
@@ -221,5 +224,5 @@ def price_sentence(found: Mapping[str, Any]) -> str:
 def _effective(weights: Array | None, inside: NDArray[np.bool_]) -> float:
     if weights is None:
         return float(inside.sum())
-    own = weights[inside]
-    return float(own.sum() ** 2 / (own**2).sum())
+    weights_inside = weights[inside]
+    return float(weights_inside.sum() ** 2 / (weights_inside**2).sum())

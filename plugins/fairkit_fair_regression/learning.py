@@ -177,12 +177,12 @@ class Learner:
             )
         pairs = with_thresholds(matrix, count, step)
         flat = costs.ravel()
-        kept = np.abs(flat) > 0
-        weights = np.abs(flat[kept])
-        labels = (flat[kept] <= 0).astype(np.float64)
+        nonzero = np.abs(flat) > 0
+        weights = np.abs(flat[nonzero])
+        labels = (flat[nonzero] <= 0).astype(np.float64)
         if len(labels) == 0 or labels.min() == labels.max():
-            labels, weights, kept = np.array([0.0, 1.0]), np.array([1.0, 1.0]), np.array([0, len(flat) - 1])
-        model = self._fit(pairs[kept], labels, weights / weights.mean(), "binary", {})
+            labels, weights, nonzero = np.array([0.0, 1.0]), np.array([1.0, 1.0]), np.array([0, len(flat) - 1])
+        model = self._fit(pairs[nonzero], labels, weights / weights.mean(), "binary", {})
         return Counted(model, count)
 
     def _fit(
@@ -326,16 +326,16 @@ class Logs:
 
     def predict(self, matrix: Matrix) -> Array:
         """Return predictions, shape [n]."""
-        found = score_estimator(self.estimator, matrix, "regression")
+        scores = score_estimator(self.estimator, matrix, "regression")
         # a rate below the smallest one is clipped later anyway
-        return self.rates.from_log(found if self.logged else np.log(np.maximum(found, self.rates.low / 2)))
+        return self.rates.from_log(scores if self.logged else np.log(np.maximum(scores, self.rates.low / 2)))
 
     def add_to(self, graph: GraphBuilder, matrix: str, width: int) -> str:
         """Return predictions."""
-        found = add_estimator(graph, matrix, self.estimator, "regression", width=width)
+        node = add_estimator(graph, matrix, self.estimator, "regression", width=width)
         if not self.logged:
-            found = graph.node("Log", [graph.node("Max", [found, self.rates.low / 2])])
-        centred = graph.node("Sub", [found, float(np.log(self.rates.low))])
+            node = graph.node("Log", [graph.node("Max", [node, self.rates.low / 2])])
+        centred = graph.node("Sub", [node, float(np.log(self.rates.low))])
         return graph.node("Mul", [centred, 1 / self.rates.span])
 
 

@@ -28,8 +28,8 @@ STEEPNESS = 5.0
 class Rates:
     """The rates μ that predictions u in [0, 1] of the Poisson loss stand for: log μ = log low + u log(high / low)."""
 
-    low: float  # the smallest and largest rate, 0 < low < high, in the label's unit
-    high: float  # the smallest and largest rate, 0 < low < high, in the label's unit
+    low: float  # the smallest rate, above 0, in the label's unit
+    high: float  # the largest
     mean: float  # the mean label: labels are covered to a share of it (`to_cover`)
     largest: float  # the largest label
 
@@ -196,9 +196,9 @@ def make_parity(
 
 def disparities(mass: Array) -> Array:
     """Return γ_{a,z} = P[f >= z | a] - P[f >= z] from masses of groups and levels [A, N + 1], shape [A, N]."""
-    own = mass / mass.sum(axis=1, keepdims=True)
+    shares = mass / mass.sum(axis=1, keepdims=True)
     every = mass.sum(axis=0) / mass.sum()
-    return np.asarray(np.cumsum((own - every)[:, ::-1], axis=1)[:, ::-1][:, 1:])
+    return np.asarray(np.cumsum((shares - every)[:, ::-1], axis=1)[:, ::-1][:, 1:])
 
 
 def netted(multipliers: Array) -> Array:
@@ -339,7 +339,7 @@ class Scale:
     """From predictions in [0, 1] to the label's unit and back."""
 
     low: float  # the label's range
-    high: float  # the label's range
+    high: float
     chances: bool  # whether predictions stand for probabilities (logistic loss)
     grid: Grid | None  # where predictions are rounded down to the grid plus α/2; None where they are only clipped
     rates: Rates | None = None

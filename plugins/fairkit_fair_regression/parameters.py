@@ -200,12 +200,12 @@ EDGE = 1e-4
 class FairRegressionModel(FittedModel):
     """Predictors with weights behind one encoder: every row draws the predictor that it gets."""
 
-    encoder: Encoder  # the mixture
-    members: Sequence[Member]  # the mixture
-    weights: tuple[float, ...]  # the mixture
+    encoder: Encoder  # from raw columns to features
+    members: Sequence[Member]  # the mixture's models
+    weights: tuple[float, ...]  # their shares
     scale: Scale  # the label's unit
-    loss: Loss  # what was minimised, and what the numbers mean
-    task: Task  # what was minimised, and what the numbers mean
+    loss: Loss  # what was minimised
+    task: Task  # what the numbers mean
     unconstrained: Member | None = None  # the predictor without constraints, for the price; None where there is none
     frontier: Frontier | None = None  # all mixtures of a run over several bounds; None for one bound
     details: Mapping[str, Any] = field(default_factory=dict)
@@ -229,8 +229,8 @@ class FairRegressionModel(FittedModel):
             order = np.argsort(-scores, axis=1, kind="stable")
             scores = np.take_along_axis(scores, order, axis=1)
             weights = np.take_along_axis(weights, order, axis=1)
-        place = (np.cumsum(weights, axis=1)[:, :-1] <= u[:, None]).sum(axis=1)
-        return np.asarray(scores[np.arange(len(u)), place])
+        drawn = (np.cumsum(weights, axis=1)[:, :-1] <= u[:, None]).sum(axis=1)
+        return np.asarray(scores[np.arange(len(u)), drawn])
 
     def to_onnx(self) -> onnx.ModelProto:
         """Return one graph over the raw columns; the members share the encoder."""

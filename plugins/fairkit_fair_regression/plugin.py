@@ -74,10 +74,10 @@ class FairRegression(Mitigator):
 
     def _base(self, run: Run) -> Any:
         """Return the learner: a name, or an estimator with fit and predict."""
-        given: Any = getattr(run.learner, "estimator", run.learner)
-        if self.estimator is not None and given is not None:
+        base_learner: Any = getattr(run.learner, "estimator", run.learner)
+        if self.estimator is not None and base_learner is not None:
             raise ParameterError("fair-regression: give a learner or an estimator, not both")
-        estimator = self.estimator if self.estimator is not None else given
+        estimator = self.estimator if self.estimator is not None else base_learner
         if estimator is None or isinstance(estimator, str):
             if estimator is None and self.parameters.constraint == "seo":
                 return "linear"
@@ -115,9 +115,9 @@ class FairRegression(Mitigator):
         first = methods[0]
         bound = "zeta" if first.parameters.constraint == "bounded_group_loss" else "tolerance"
         listed = [method.parameters.levels() for method in methods]
-        levels = tuple(one[0] for one in listed if len(one) == 1)
+        levels = tuple(item[0] for item in listed if len(item) == 1)
         whole = [dataclasses.replace(method.parameters, **{bound: levels}) for method in methods]
-        shared = len(set(levels)) == len(methods) > 1 and all(one == whole[0] for one in whole)
+        shared = len(set(levels)) == len(methods) > 1 and all(item == whole[0] for item in whole)
         if first.parameters.constraint == "seo" or not shared:
             return [method.fit(table, run, validation=validation, model=model) for method in methods]
         return cls(whole[0], estimator=first.estimator).training(table, run).fit_each()

@@ -108,15 +108,15 @@ class Moment:
 class Solution:
     """The mixture found."""
 
-    places: tuple[int, ...]  # its members as places in the pool, and their weights, adding up to 1
-    weights: tuple[float, ...]  # its members as places in the pool, and their weights, adding up to 1
-    objective: float  # cost(Q), g(Q) of shape [m], and max(0, max_j (g_j(Q) - bounds_j))
-    values: Array  # cost(Q), g(Q) of shape [m], and max(0, max_j (g_j(Q) - bounds_j))
-    violation: float  # cost(Q), g(Q) of shape [m], and max(0, max_j (g_j(Q) - bounds_j))
+    places: tuple[int, ...]  # its members as places in the pool
+    weights: tuple[float, ...]  # their weights, of sum 1
+    objective: float  # cost(Q)
+    values: Array  # g(Q), shape [m]
+    violation: float  # max(0, max_j (g_j(Q) - bounds_j))
     multipliers: Array  # the λ that prices the bounds, shape [m]: an increase of bounds_j by δ lowers the cost by λ_j δ
     gap: float  # the duality gap, never negative
-    iterations: int  # iterations, and best responses that this solution asked for
-    calls: int  # iterations, and best responses that this solution asked for
+    iterations: int  # of the solver
+    calls: int  # best responses that this solution asked for
     converged: bool  # whether the gap reached ν
     history: tuple[Moment, ...]  # one entry for each iteration, the first before any
 
@@ -303,11 +303,11 @@ class ParityOracle:
 
     parity: Parity  # the rows as cells
     learner: Learner  # how to fit
-    loss: Loss  # how to fit
-    oracle: OracleName  # how to fit
-    matrix: Matrix  # encoded rows [n, d], labels in [0, 1] [n], sample weights [n] of mean 1 or None
-    labels: Array  # encoded rows [n, d], labels in [0, 1] [n], sample weights [n] of mean 1 or None
-    weights: Array | None  # encoded rows [n, d], labels in [0, 1] [n], sample weights [n] of mean 1 or None
+    loss: Loss
+    oracle: OracleName
+    matrix: Matrix  # encoded rows, shape [n, d]
+    labels: Array  # in [0, 1], shape [n]
+    weights: Array | None  # of mean 1, shape [n]; None where all count the same
     targets: Targets
     expected: Codes | None = None
 
@@ -400,13 +400,13 @@ class GroupLossOracle:
     """Best responses under bounded group loss: one weighted fit (section 5)."""
 
     learner: Learner  # how to fit
-    loss: Loss  # how to fit
-    oracle: OracleName  # how to fit
-    matrix: Matrix  # encoded rows [n, d], labels in [0, 1] [n], sample weights [n] of mean 1 or None
-    labels: Array  # encoded rows [n, d], labels in [0, 1] [n], sample weights [n] of mean 1 or None
-    weights: Array | None  # encoded rows [n, d], labels in [0, 1] [n], sample weights [n] of mean 1 or None
-    groups: Codes  # rows' groups [n], and the groups' shares p_a of the weight [A]
-    shares: Array  # rows' groups [n], and the groups' shares p_a of the weight [A]
+    loss: Loss
+    oracle: OracleName
+    matrix: Matrix  # encoded rows, shape [n, d]
+    labels: Array  # in [0, 1], shape [n]
+    weights: Array | None  # of mean 1, shape [n]; None where all count the same
+    groups: Codes  # of rows, shape [n]
+    shares: Array  # the groups' shares p_a of the weight, shape [A]
 
     def respond(self, multipliers: Array) -> Response:
         """Fit with weights 1/n + λ_a / n_a, here times n: 1 + λ_a / p_a; multipliers [A]."""

@@ -91,16 +91,16 @@ class Training:
         """Solve for every bound, and return the chosen mixture."""
         if self.parameters.constraint == "seo":
             return self._seo()
-        pool, found = self._solved()
+        pool, solution = self._solved()
         chosen = self.parameters.choose
-        level = next(iter(found)) if chosen is None else chosen
-        frontier = self._frontier(pool, found, level) if len(found) > 1 else None
-        return self._assembled(pool, found, level, frontier)
+        level = next(iter(solution)) if chosen is None else chosen
+        frontier = self._frontier(pool, solution, level) if len(solution) > 1 else None
+        return self._assembled(pool, solution, level, frontier)
 
     def fit_each(self) -> list[FairRegressionModel]:
         """Solve for every bound, and give all mixtures, in the order of the bounds."""
-        pool, found = self._solved()
-        return [self._assembled(pool, found, level) for level in found]
+        pool, solution = self._solved()
+        return [self._assembled(pool, solution, level) for level in solution]
 
     def _solved(self) -> tuple[Pool, dict[float, Solution]]:
         return self._group_loss() if self.parameters.constraint == "bounded_group_loss" else self._parity()
@@ -180,7 +180,7 @@ class Training:
     ) -> FairRegressionModel:
         """Make the model of one bound."""
         solution = found[level]
-        members = [pool.responses[place].member for place in solution.places]
+        members = [pool.responses[index].member for index in solution.places]
         details = {
             "constraint": self.parameters.constraint,
             "loss": self.loss.name,
@@ -220,13 +220,13 @@ class Training:
             Point(bound=bound, solution=record, mixture=mixture, train=measured)
             for bound, record, mixture, measured in zip([None, *solutions], records, mixtures, train, strict=True)
         ]
-        used = {place for mixture in mixtures for place in mixture}
+        used = {index for mixture in mixtures for index in mixture}
         return Frontier(
             constraint=kind,
             loss_name=self.loss.name,
             chosen=chosen,
             points=tuple(points),
-            members={place: members[place] for place in sorted(used)},
+            members={index: members[index] for index in sorted(used)},
             ruler=ruler,
         )
 
@@ -441,7 +441,7 @@ def without_sensitive(table: Table, groups: Groups) -> Table:
     """Leave the sensitive columns out of the features: their part is fitted, and dropped, by itself."""
     columns = {name for name, split in table.groups.items() if split is groups}
     columns |= set() if groups.split is None else set(groups.split.columns)
-    kept = tuple(name for name in table.features if name not in columns)
-    if not kept:
+    features = tuple(name for name in table.features if name not in columns)
+    if not features:
         raise DataError(f"{table.name}: constraint=seo needs features besides the sensitive columns")
-    return dataclasses.replace(table, features=kept)
+    return dataclasses.replace(table, features=features)

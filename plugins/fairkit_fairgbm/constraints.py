@@ -74,8 +74,8 @@ class Rates:
 class Constraints:
     """What must hold: group rates within a tolerance, and overall rates below a target."""
 
-    rates: tuple[RateName, ...]  # the rates to be equal between groups, and by how much they may differ
-    tolerances: tuple[float, ...]  # the rates to be equal between groups, and by how much they may differ
+    rates: tuple[RateName, ...]  # to be equal between groups
+    tolerances: tuple[float, ...]  # by how much each may differ
     targets: tuple[tuple[RateName, float], ...] = ()  # overall rates and their limits, such as (("fpr", 0.05),)
     two_sided: bool = False  # targets are approached from both sides: they are operating points, not only limits
     left_out: tuple[frozenset[int], ...] = ()
@@ -95,7 +95,7 @@ class Constraints:
         left_out, notes = [], []
         for name in self.rates:
             few = _few(name, cells, least) if len(cells.names) > 1 else {}  # one group is equal to itself
-            listed = ", ".join(f"{cells.names[place]!r} ({rows})" for place, rows in few.items())
+            listed = ", ".join(f"{cells.names[cell]!r} ({rows})" for cell, rows in few.items())
             alone = len(few) > len(cells.names) - 2
             if few and (not leave_out or (alone and not any(few.values()))):
                 raise DataError(_refusal(what, listed, name, least, absent=not any(few.values())))
@@ -153,10 +153,10 @@ class Constraints:
 
     def violations(self, rates: Rates) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return ``max_{a != b} L_a - L_b - tolerance`` [constraints, groups] and ``L - target`` [targets]."""
-        known = np.nan_to_num(rates.by_group, nan=-np.inf)
-        others = np.repeat(known.max(axis=1, keepdims=True, initial=-np.inf), known.shape[1], axis=1)
-        for row, (worst, second) in enumerate(_two_largest(known)):
-            others[row, worst] = known[row, second]
+        rates_known = np.nan_to_num(rates.by_group, nan=-np.inf)
+        others = np.repeat(rates_known.max(axis=1, keepdims=True, initial=-np.inf), rates_known.shape[1], axis=1)
+        for row, (worst, second) in enumerate(_two_largest(rates_known)):
+            others[row, worst] = rates_known[row, second]
         by_group = others - rates.by_group - np.array(self.tolerances).reshape(-1, 1)
         return np.nan_to_num(by_group, nan=-1.0, neginf=-1.0), rates.overall - self._limits()
 
@@ -178,9 +178,9 @@ class Constraints:
             counts = np.maximum(_over(name, cells.counts.astype(float)), 1)
             variance = _variance(rates.by_group[row], counts)
             worst, second = _two_largest(np.nan_to_num(rates.by_group, nan=-np.inf))[row]
-            other = np.full(len(counts), variance[worst])
-            other[worst] = variance[second]
-            largest.append(float((by_group[row] - np.sqrt(variance + other)).max()))
+            spread = np.full(len(counts), variance[worst])
+            spread[worst] = variance[second]
+            largest.append(float((by_group[row] - np.sqrt(variance + spread)).max()))
         for index, (name, _) in enumerate(self.targets):
             rate, count = rates.overall[index], max(_over(name, cells.counts.astype(float)).sum(), 1)
             miss = abs(overall[index]) if self.two_sided else overall[index]
@@ -202,10 +202,10 @@ class Constraints:
         total = cells.total
         ranked = _two_largest(np.nan_to_num(rates.by_group, nan=-np.inf))
         for row, (name, (worst, second)) in enumerate(zip(self.rates, ranked, strict=True)):
-            own = multipliers.by_group[row]
-            signed = -own
-            signed[worst] += own.sum() - own[worst]
-            signed[second] += own[worst]
+            multipliers_of_row = multipliers.by_group[row]
+            signed = -multipliers_of_row
+            signed[worst] += multipliers_of_row.sum() - multipliers_of_row[worst]
+            signed[second] += multipliers_of_row[worst]
             _spread(name, total * _share(signed, group_sizes(name, cells), none=0.0), error, positive)
         for value, (name, _) in zip(multipliers.overall, self.targets, strict=True):
             acts = name if value >= 0 else _OPPOSITE[name]

@@ -64,18 +64,18 @@ def gradients(
         cell = cells[tile]
         sign = 2.0 * (cell & 1) - 1.0
         u = np.exp(np.clip(-sign * scores[tile], -_LARGEST, _LARGEST))
-        one = 1.0 + u
+        term = 1.0 + u
         # u = e^-m: r = u / (1 + u) = 1 - σ(m), curve = r (1 - r) = σ'(s), for either sign of the margin
-        r = u / one
-        curve = r / one
-        own, pressed = base[cell], SLOPE * error[cell]
+        r = u / term
+        curve = r / term
+        base_gradient, pressed = base[cell], SLOPE * error[cell]
         if weights is not None:
-            own, pressed = own * weights[tile], pressed * weights[tile]
-        gradient[tile] = -sign * (own * r + pressed * curve)
-        hessian[tile] = own * curve
+            base_gradient, pressed = base_gradient * weights[tile], pressed * weights[tile]
+        gradient[tile] = -sign * (base_gradient * r + pressed * curve)
+        hessian[tile] = base_gradient * curve
         if positive is not None:
             raised = SLOPE * positive[cell] * curve
             gradient[tile] += raised if weights is None else raised * weights[tile]
-        losses = np.log(one)
+        losses = np.log(term)
         loss += float(losses.sum() if weights is None else losses @ weights[tile])
     return loss

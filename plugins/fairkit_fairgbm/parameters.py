@@ -135,10 +135,10 @@ class FairGBMParameters:
 
     def check(self) -> None:
         """Refuse LightGBM parameters that contradict the method, and tolerances that match no constraint."""
-        own = {alias: name for name, aliases in _OWN.items() for alias in (name, *aliases)}
+        names = {alias: name for name, aliases in _OWN.items() for alias in (name, *aliases)}
         for key in self.lightgbm:
-            if key in own:
-                raise ParameterError(f"fairgbm: give {own[key]} itself instead of lightgbm.{key}")
+            if key in names:
+                raise ParameterError(f"fairgbm: give {names[key]} itself instead of lightgbm.{key}")
             if key in _REFUSED:
                 raise ParameterError(f"fairgbm: lightgbm.{key} cannot be set: {_REFUSED[key]}")
         self._check_boosting()
@@ -161,7 +161,7 @@ class FairGBMParameters:
 
     def rates(self) -> tuple[RateName, ...]:
         """Return the rates to equalize, each once."""
-        named = [one for name in self.constraint for one in _RATES[name]]
+        named = [rate for name in self.constraint for rate in _RATES[name]]
         return tuple(dict.fromkeys(named))
 
     def constraints(self) -> Constraints:
@@ -218,10 +218,10 @@ def _check_known(settings: Mapping[str, Any]) -> None:
     if find is None:
         return
     aliases = find()
-    known = {alias for name, others in aliases.items() for alias in (name, *others)}
+    names = {alias for name, others in aliases.items() for alias in (name, *others)}
     for key in settings:
-        if key not in known:
-            raise ParameterError(f"LightGBM has no parameter {key!r}. {did_you_mean(key, known, what='parameters')}")
+        if key not in names:
+            raise ParameterError(f"LightGBM has no parameter {key!r}. {did_you_mean(key, names, what='parameters')}")
 
 
 # Choosing iterates: the last, the best, or a distribution over a few of them.
@@ -280,7 +280,7 @@ def choose_mixture(path: Sequence[Moment], constraints: Constraints) -> Choice:
     places = [index for index, moment in enumerate(path) if not moment.is_constant]
     if not places:
         return choose_best(path)
-    kept_path = [path[place] for place in places]
+    kept_path = [path[index] for index in places]
     errors = np.array([moment.error for moment in kept_path])
     rows, bounds = _inequalities(kept_path, constraints)
     weights = _solve(errors, rows, bounds, slack=0.0)
@@ -294,9 +294,9 @@ def choose_mixture(path: Sequence[Moment], constraints: Constraints) -> Choice:
         )
     if weights is None:
         return choose_best(path)
-    kept = np.flatnonzero(weights > _TINY)
-    shares = weights[kept] / weights[kept].sum()
-    return Choice(tuple(places[k] + 1 for k in kept.tolist()), tuple(float(share) for share in shares), notes)
+    support = np.flatnonzero(weights > _TINY)
+    shares = weights[support] / weights[support].sum()
+    return Choice(tuple(places[k] + 1 for k in support.tolist()), tuple(float(share) for share in shares), notes)
 
 
 def _inequalities(path: Sequence[Moment], constraints: Constraints) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -305,9 +305,9 @@ def _inequalities(path: Sequence[Moment], constraints: Constraints) -> tuple[NDA
     rows: list[NDArray[np.float64]] = []
     bounds: list[float] = []
     for rates, tolerance in zip(by_group, constraints.tolerances, strict=True):
-        known = np.flatnonzero(~np.isnan(rates).any(axis=1))
-        for a in known:
-            for b in known:
+        finite = np.flatnonzero(~np.isnan(rates).any(axis=1))
+        for a in finite:
+            for b in finite:
                 if a != b:
                     rows.append(rates[a] - rates[b])
                     bounds.append(tolerance)

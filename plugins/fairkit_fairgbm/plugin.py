@@ -74,9 +74,9 @@ class FairGBM(Mitigator):
         self.learner(run)
         check_target(table)
         groups = table.only_groups(self.parameters.sensitive)
-        train, held = self._split(table, groups, validation, run)
+        train, validation_rows = self._split(table, groups, validation, run)
         encoder = fit_encoder(train.columns, train.features, text="ordinal")
-        return self._fit(encoder, train, held, run)
+        return self._fit(encoder, train, validation_rows, run)
 
     def baseline(self, table: Table, run: Run) -> FittedModel:
         """Train the stock library with the same parameters."""
@@ -126,11 +126,11 @@ class FairGBM(Mitigator):
 
     def _split(self, table: Table, groups: Groups, validation: Table | None, run: Run) -> tuple[Table, Table | None]:
         """Return training and validation rows; split some off, group by group and label by label, if needed."""
-        needed = self.parameters.needs_validation(len(groups.names))
-        if validation is not None or not needed:
-            return table, validation if needed else None
-        held = self._held(table, groups, run)
-        return table.take(~held), table.take(held)
+        needs_rows = self.parameters.needs_validation(len(groups.names))
+        if validation is not None or not needs_rows:
+            return table, validation if needs_rows else None
+        held_out = self._held(table, groups, run)
+        return table.take(~held_out), table.take(held_out)
 
     def _held(self, table: Table, groups: Groups, run: Run) -> NDArray[np.bool_]:
         """Choose validation rows, group by group and label by label."""
@@ -167,8 +167,8 @@ def _rows(encoder: Encoder, table: Table, wanted: str | None, names: tuple[str, 
     groups = table.only_groups(wanted)
     codes = groups.codes
     if names is not None and names != groups.names:
-        known = [name for name in groups.names if name in names]
-        if len(known) < len(groups.names):
+        names_present = [name for name in groups.names if name in names]
+        if len(names_present) < len(groups.names):
             strange = next(name for name in groups.names if name not in names)
             raise ParameterError(f"{table.name}: the group {strange!r} does not occur in the training rows")
         codes = np.array([names.index(name) for name in groups.names], dtype=np.int64)[codes]
@@ -214,9 +214,9 @@ class FairGBMModel(FittedModel):
         graph = GraphBuilder()
         matrix = self.encoder.add_to(graph)
         ends = np.array(self.choice.rounds)
-        found = lightgbm_trees(self.booster, rounds=int(ends[-1]))
-        outputs = [int(np.searchsorted(ends, index, side="right")) for index in range(len(found))]
-        parts = add_ensemble(graph, matrix, found, outputs=outputs, base=[self.start] + [0.0] * (len(ends) - 1))
+        trees = lightgbm_trees(self.booster, rounds=int(ends[-1]))
+        outputs = [int(np.searchsorted(ends, index, side="right")) for index in range(len(trees))]
+        parts = add_ensemble(graph, matrix, trees, outputs=outputs, base=[self.start] + [0.0] * (len(ends) - 1))
         scores = graph.node("Sigmoid", [add_prefix_sums(graph, parts, len(ends))])
         if len(ends) == 1:
             add_outputs(graph, scores, "binary")

@@ -83,8 +83,8 @@ class Trained:
 
     booster: Any  # its trees add to `start`, the log-odds of the favorable share
     start: float
-    train: list[Moment]  # one moment for each round, after its tree; `validation` is empty without validation rows
-    validation: list[Moment]  # one moment for each round, after its tree; `validation` is empty without validation rows
+    train: list[Moment]  # one moment for each round, after its tree
+    validation: list[Moment]  # the same; empty without validation rows
     multipliers: NDArray[np.float64]  # after every round's step, shape [rounds, constraints * groups + targets]
 
     @property
@@ -268,11 +268,13 @@ def _dataset(lightgbm: Any, rows: TrainingRows, settings: TrainerSettings, start
     codes = rows.cells.codes
     if reference is None:
         params = {"feature_pre_filter": len(codes) >= _FEW_ROWS} | dict(settings.params) | {"objective": "none"}
-        own: dict[str, Any] = {"categorical_feature": list(settings.categorical), "params": params}
+        arguments: dict[str, Any] = {"categorical_feature": list(settings.categorical), "params": params}
     else:
-        own = {"reference": reference, "params": reference.params}
+        arguments = {"reference": reference, "params": reference.params}
     labels = (codes & 1).astype(np.float32)
-    return lightgbm.Dataset(rows.matrix, labels, weight=rows.weights, init_score=np.full(len(codes), start), **own)
+    return lightgbm.Dataset(
+        rows.matrix, labels, weight=rows.weights, init_score=np.full(len(codes), start), **arguments
+    )
 
 
 def _label_weights(params: Mapping[str, Any], cells: ConstraintCells) -> NDArray[np.float64]:
@@ -304,8 +306,8 @@ def _show(progress: Progress, state: State, path: list[Moment], rounds: int) -> 
 
 def stale(path: list[Moment], patience: int) -> bool:
     """Tell whether the last `patience` rounds brought nothing better."""
-    best, place = None, 0
-    for number, one in enumerate(path):
-        if better(one, best):
-            best, place = one, number
-    return len(path) - 1 - place >= patience
+    best, best_index = None, 0
+    for number, candidate in enumerate(path):
+        if better(candidate, best):
+            best, best_index = candidate, number
+    return len(path) - 1 - best_index >= patience

@@ -169,8 +169,8 @@ class GroupAuditor(Auditor):
 
     def needs_rows(self, metrics: Sequence[type[Metric]]) -> str | None:
         """Return None unless a metric keeps rows."""
-        kept = [metric.name for metric in metrics if metric().statistic.keeps_rows]
-        return f"the metric {kept[0]!r} is computed from single rows" if kept else None
+        names = [metric.name for metric in metrics if metric().statistic.keeps_rows]
+        return f"the metric {names[0]!r} is computed from single rows" if names else None
 
     def begin(self, context: AuditContext) -> None:
         """Check what was said about wrong values."""
@@ -209,10 +209,10 @@ class GroupAuditor(Auditor):
         chosen = known_rows(batch, predictions, design)
         if chosen is None:
             return whole
-        known = Collecting(chosen[0], context.dataset)
+        collecting = Collecting(chosen[0], context.dataset)
         for label, rows in views(*chosen, context.scorer, context.dataset):
-            known.add(label, rows, self._statistics(rows, context, outcome=True))
-        return known.totals() + whole
+            collecting.add(label, rows, self._statistics(rows, context, outcome=True))
+        return collecting.totals() + whole
 
     def _statistics(self, rows: Rows, context: AuditContext, *, outcome: bool = False) -> dict[str, Statistic]:
         """The statistics that the metrics need, each once; where labels are missing those that need none apart."""
@@ -250,8 +250,8 @@ class GroupAuditor(Auditor):
                 section = Section(self, context, sensitive, label, totals, buckets, without, gone, design)
                 findings += section.disparities()
                 reference = reference_in(section)
-                place = None if reference is None else reference.place
-                findings += section.with_unknowns(against_reference(section), place)
+                reference_code = None if reference is None else reference.place
+                findings += section.with_unknowns(against_reference(section), reference_code)
                 findings += section.with_unknowns(list(inside_strata(section, total)), pooled=True)
                 families.append(section.family())
                 if label is not None:

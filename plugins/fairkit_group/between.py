@@ -102,13 +102,13 @@ def comparisons(
     name: str, better: Better, between: frozenset[str], estimate: Estimate, alias: str = ""
 ) -> list[Comparison]:
     """Return the difference, ratio and extremes of one metric between groups, under all their names."""
-    known = usable(estimate)
-    values, limits, together = known.values, known.limits, known.correlation
+    comparable = usable(estimate)
+    values, limits, together = comparable.values, comparable.limits, comparable.correlation
     results: list[Comparison] = []
     if "difference" in between:
-        results.append(Comparison(f"{name}_difference", "lower", lambda c: _difference(known, c)))
+        results.append(Comparison(f"{name}_difference", "lower", lambda c: _difference(comparable, c)))
     if "ratio" in between:
-        results.append(Comparison(f"{name}_ratio", "higher", lambda c: _ratio(known, c)))
+        results.append(Comparison(f"{name}_ratio", "higher", lambda c: _ratio(comparable, c)))
     level = guarded if together is not None else float
     if "extreme" in between and len(values):
         if better != "lower":
@@ -145,12 +145,12 @@ def _worst(
 ) -> Spread:
     each = math.sqrt(confidence)
     parts = [spread(part, each) for part in (tpr, fpr)]
-    own = [spread(part, confidence) for part in (tpr, fpr)]
+    spreads = [spread(part, confidence) for part in (tpr, fpr)]
     defined = [part for part in parts if math.isfinite(part.value)]
     if not defined:
         return Spread(math.nan, math.nan, math.nan)
     value = worst(part.value for part in defined)
-    alone = [part for part in own if math.isfinite(part.value)]
+    alone = [part for part in spreads if math.isfinite(part.value)]
     if worst is max:
         return Spread(value, max(p.low for p in defined), max(p.high for p in alone))
     return Spread(value, min(p.low for p in alone), min(p.high for p in defined))
@@ -174,7 +174,7 @@ def _gap_rms(true_positive: Estimate, false_positive: Estimate, confidence: floa
     def of_all(z: float, end: int) -> float:
         bounds = _rms([np.maximum(reach(g.values, g.limits, z, end, g.correlation), 0) for g in gaps])
         each = [partial(pairwise, g.values, g.limits, z, g.correlation) for g in gaps]
-        return largest(bounds, lambda pairs: _rms([one(pairs)[end] for one in each]))
+        return largest(bounds, lambda pairs: _rms([spread_of(pairs)[end] for spread_of in each]))
 
     return Spread(of_all(joint, 0), of_all(joint, 1), of_all(marginal, 2))
 

@@ -300,10 +300,10 @@ def _influence(totals: ErrorSums) -> tuple[Array, Array]:
     psi = {(0, 0): -(mean**2) / variance, (1, 0): 2 * mean / variance, (2, 0): -1 / variance, (0, 1): 1 / mse}
     two = _product(psi, psi)
     sums = {power: totals.powers[:, index] for index, power in enumerate(_POWERS)}
-    found = []
+    influence = []
     for polynomial in (two, _product(two, psi)):
-        found.append(np.sum([factor * sums[power] for power, factor in polynomial.items()], axis=0))
-    return found[0], found[1]
+        influence.append(np.sum([factor * sums[power] for power, factor in polynomial.items()], axis=0))
+    return influence[0], influence[1]
 
 
 def _product(one: dict[tuple[int, int], Array], two: dict[tuple[int, int], Array]) -> dict[tuple[int, int], Array]:
@@ -343,8 +343,8 @@ def curves(table: ScoreTable, names: Sequence[str], confidence: float) -> dict[s
 def roc_points(mass: Array) -> list[list[list[float]]]:
     """Thin each group's ROC curve to points about evenly spaced along it; none where an outcome is missing."""
     result: list[list[list[float]]] = []
-    for one in mass.transpose(1, 0, 2):
-        path = np.concatenate([np.zeros((1, 2)), np.cumsum(one[::-1], axis=0)])
+    for counts in mass.transpose(1, 0, 2):
+        path = np.concatenate([np.zeros((1, 2)), np.cumsum(counts[::-1], axis=0)])
         if not (path[-1] > 0).all():
             result.append([])
             continue

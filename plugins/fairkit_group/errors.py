@@ -60,8 +60,8 @@ class LogLoss(Mean):
 
     def per_row(self, rows: Rows) -> Array:
         """Return the loss."""
-        given = _given(_score(rows), rows.outcome > 0.5)
-        return np.asarray(np.negative(np.log(given, out=given), out=given))
+        probability = _given(_score(rows), rows.outcome > 0.5)
+        return np.asarray(np.negative(np.log(probability, out=probability), out=probability))
 
     @staticmethod
     def certain(rows: Rows) -> Array | None:
@@ -104,8 +104,8 @@ class LogLoss(Mean):
 
 def _given(score: Array, favorable: NDArray[np.bool_]) -> Array:
     """Return the probability given to each outcome, clipped."""
-    given = np.abs(score - ~favorable)  # score, or 1 - score
-    return np.asarray(np.clip(given, _SMALLEST, 1 - _SMALLEST, out=given))
+    probability = np.abs(score - ~favorable)  # score, or 1 - score
+    return np.asarray(np.clip(probability, _SMALLEST, 1 - _SMALLEST, out=probability))
 
 
 def _sum_of_logs(given: Array) -> float:
@@ -211,8 +211,8 @@ class LabelError:
     @classmethod
     def parse(cls, text: str) -> Self:
         """Read ``COLUMN=SHARE`` or ``COLUMN=SHARE:independent``."""
-        column, equals, told = text.rpartition("=")
-        number, colon, assumed = told.partition(":")
+        column, equals, rate = text.rpartition("=")
+        number, colon, assumed = rate.partition(":")
         try:
             share = float(number)
         except ValueError:
@@ -244,7 +244,7 @@ def of_rates(metric: Metric, bounds: Callable[[Array, Array], Box]) -> Box | Non
         # F1 = 2 J / (1 + J) rises with J = TP / (TP + FP + FN)
         return Box(2 * box.low / (1 + box.low), 2 * box.high / (1 + box.high))
     if isinstance(metric, BalancedAccuracy):
-        parts = [of_rates(one, bounds) for one in (TruePositiveRate(), TrueNegativeRate())]
+        parts = [of_rates(rate, bounds) for rate in (TruePositiveRate(), TrueNegativeRate())]
         return Box(*(sum(getattr(p, side) for p in parts) / 2 for side in ("low", "high")))
     return None
 
@@ -305,9 +305,9 @@ def told(errors: Sequence[str], columns: Sequence[str], label: str | None) -> di
         if error.column in by_column:
             raise ParameterError(f"the label error of {error.column!r} is given twice; give it once")
         if error.column not in (*columns, label):
-            known = ", ".join([*columns, *([label] if label else [])])
+            columns_text = ", ".join([*columns, *([label] if label else [])])
             raise ParameterError(
-                f"the label error of {error.column!r}: no sensitive column and not the label; there are: {known}"
+                f"the label error of {error.column!r}: no sensitive column and not the label; there are: {columns_text}"
             )
         if error.independent and error.column == label:
             raise ParameterError(f"wrong outcomes have no independent form; write {error.column}={error.share:g}")

@@ -26,7 +26,7 @@ class About:
     auditor: str  # the auditor's name
     sensitive: str | None  # the column; None: all rows as one group
     names: list[str]  # of the groups
-    rows: list[int]  # of the groups
+    rows: list[int]
     confidence: float  # of every interval
     parameters: Mapping[str, Any]  # the class, where there are several
     caveats: Caveats  # what keeps a verdict from being made
@@ -127,8 +127,8 @@ def known_ends(low: float, high: float) -> tuple[float, float] | None:
 class Caveats:
     """The groups that an estimate is about."""
 
-    names: list[str]  # of the groups; one group that is called all where there is no sensitive column
-    rows: list[int]  # of the groups; one group that is called all where there is no sensitive column
+    names: list[str]  # of the groups; one that is called all where there is no sensitive column
+    rows: list[int]
     least: int  # with fewer rows a group makes a finding inconclusive
     grouped: bool  # whether there is a sensitive column
 
@@ -172,8 +172,8 @@ class Caveats:
     def _doubted(self, estimate: Estimate) -> list[str]:
         """Say whose interval is not to be trusted, and why."""
         reasons: dict[str, list[str]] = {}
-        for place, reason in estimate.doubts.items():
-            reasons.setdefault(reason, []).append(self.names[place])
+        for cell, reason in estimate.doubts.items():
+            reasons.setdefault(reason, []).append(self.names[cell])
         where = "The interval of {} is" if self.grouped else ""
         start = where or "The interval is"
         return [

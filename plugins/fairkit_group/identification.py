@@ -151,7 +151,7 @@ class Bounds:
     """The ends of what a number can be."""
 
     low: float  # on these rows
-    high: float  # on these rows
+    high: float
     outer: tuple[float, float]  # the two ends with equal masses taken as equal: what limits start from
     errors: tuple[Error, Error]  # their standard errors
 
@@ -251,7 +251,7 @@ def label_totals_of(batch: Batch, predictions: Predictions, dataset: Dataset) ->
     assert design is not None and batch.labelled is not None and batch.favorable is not None  # noqa: S101, PT018
     if decision is None or not ((decision == 0) | (decision == 1)).all():
         raise ParameterError("`labelled` is for decisions of yes or no; these are drawn by chance, or there are none")
-    known = batch.labelled if batch.drawn is None else batch.labelled & batch.drawn
+    has_label = batch.labelled if batch.drawn is None else batch.labelled & batch.drawn
     splits: dict[str | None, tuple[NDArray[np.int64], int]] = {None: (np.zeros(len(batch), dtype=np.int64), 1)}
     splits |= {name: (codes, len(dataset.group_names(name))) for name, codes in batch.groups.items()}
     totals = {}
@@ -263,7 +263,7 @@ def label_totals_of(batch: Batch, predictions: Predictions, dataset: Dataset) ->
         }  # fmt: skip
         chosen = {key: None if part is None else part[some] for key, part in parts.items()}
         totals[name] = label_totals(
-            codes[some], groups, decision[some], batch.favorable[some].astype(float), known[some],
+            codes[some], groups, decision[some], batch.favorable[some].astype(float), has_label[some],
             stated=design.kind in ("by", "probability"), **chosen,
         )  # fmt: skip
     return totals
@@ -298,8 +298,8 @@ class Labelled:
 
     def _chance(self) -> float | None:
         """Return the p-value that labels were drawn as the design says; None where it cannot be told."""
-        own = self.design.sensitive is None or self.design.sensitive == self.sensitive
-        return None if self.design.kind == "selective" or not own else leaning(self.totals, self.even)[0]
+        own_design = self.design.sensitive is None or self.design.sensitive == self.sensitive
+        return None if self.design.kind == "selective" or not own_design else leaning(self.totals, self.even)[0]
 
     @property
     def unanswered(self) -> int:
@@ -394,18 +394,22 @@ class Labelled:
         }[design.kind]
         if isinstance(design.design, Mapping):
             how += f" (seed {design.design['seed']})"
-        told = [
+        sentences = [
             f"{labels:,} of {rows:,} outcomes are known, {how}. Decisions are those of all {rows:,} rows.",
             _HOLDS[design.kind],
         ]
         if self.unanswered:
-            told.append(f"{self.unanswered:,} drawn rows have no outcome: either is taken to be possible.")
+            sentences.append(f"{self.unanswered:,} drawn rows have no outcome: either is taken to be possible.")
         if design.kind == "list" and self.answers > labels:
-            told.append(f"{self.answers - labels:,} known outcomes are of rows that were not drawn, and are not used.")
+            sentences.append(
+                f"{self.answers - labels:,} known outcomes are of rows that were not drawn, and are not used."
+            )
         if design.no_better:
-            told.append("It is supposed that refused people have no larger share of favorable outcomes (no-better).")
+            sentences.append(
+                "It is supposed that refused people have no larger share of favorable outcomes (no-better)."
+            )
         if self.chance is None and design.kind != "selective":
-            told.append(
+            sentences.append(
                 "Whether labels could have been drawn so was not checked: they are too few, or of another column."
             )
-        return told
+        return sentences

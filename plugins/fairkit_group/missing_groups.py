@@ -48,11 +48,11 @@ class Unknowns:
     """The unknown of one sensitive column (None: of all rows as one group), for one class."""
 
     sensitive: str | None  # the column
-    rows: int  # all rows of the audit, and those without a group
-    missing: int  # all rows of the audit, and those without a group
+    rows: int  # all rows of the audit
+    missing: int  # those without a group
     unlabelled: int  # rows without an outcome, where there is a label
-    totals: Mapping[str, Any]  # the totals by group, and those of the rows without a group as one group, by statistic
-    without: Mapping[str, Any]  # the totals by group, and those of the rows without a group as one group, by statistic
+    totals: Mapping[str, Any]  # by group, by statistic
+    without: Mapping[str, Any]  # of the rows without a group as one group, by statistic
     estimates: Mapping[str, tuple[Metric, Estimate]]  # metrics with their values in the groups, by name
     error: LabelError | None
     outcome_error: LabelError | None
@@ -79,19 +79,19 @@ class Unknowns:
 
     def _unseen(self) -> _Bounds:
         """Return what rows without a group, or an outcome where the number needs one, could do to a number."""
-        told = [f"{self.share:.1%} of the rows have no value of {self.sensitive}"] * bool(self.missing)
+        reasons = [f"{self.share:.1%} of the rows have no value of {self.sensitive}"] * bool(self.missing)
         outcomes = [f"{self.unlabelled / self.rows:.1%} of the rows have no value of {self.label}"]
         known = {name: m for name, (m, _) in self.estimates.items() if name not in self.answered}
         boxes = {name: allocated(m, self.totals, self.without) for name, m in known.items()}
         return _Bounds(
             "missing_bounds",
             {name: box for name, box in boxes.items() if box is not None},
-            f"{' and '.join(told)}; whatever they are",
+            f"{' and '.join(reasons)}; whatever they are",
             binding=self.share > self.binding,
             others=self._of_scores(),
             reference=self.reference,
             unlabelled=(
-                f"{' and '.join(told + outcomes)}; whatever they are",
+                f"{' and '.join(reasons + outcomes)}; whatever they are",
                 max(self.unlabelled, self.missing) / self.rows > self.binding,
             )
             if self.unlabelled
@@ -128,7 +128,7 @@ class Unknowns:
             why = f"{statement}, independently of decisions and outcomes; whichever they are"
             return _Bounds("label_error_bounds", boxes, why, stretch=1 / (1 - 2 * error.share), contracts=True)
         bound = wrong_groups if error.column == self.sensitive else wrong_outcomes
-        boxes = self._boxes(lambda metric, known: bound(metric, known, error.share))
+        boxes = self._boxes(lambda metric, estimate: bound(metric, estimate, error.share))
         name = "label_error_bounds" if error.column == self.sensitive else "outcome_error_bounds"
         return _Bounds(name, boxes, f"{statement}; whichever they are")
 
@@ -223,12 +223,12 @@ class _Bounds:
             elif reason.startswith(";"):  # every row has a group, and this needs no outcome
                 return {}
         record: dict[str, Any] = {"reason": reason, "binding": binding, "stretch": self.stretch}
-        found = self.others.get(metric) or disparity_bounds(metric, self.boxes, self.reference)
-        if found is None or not np.isfinite(found).all():
+        bounds = self.others.get(metric) or disparity_bounds(metric, self.boxes, self.reference)
+        if bounds is None or not np.isfinite(bounds).all():
             return record
         if self.name == "missing_bounds":  # however few are missing
             record["binding"] = True
-        low, high = min(found[0], value), max(found[1], value)
+        low, high = min(bounds[0], value), max(bounds[1], value)
         if self.contracts and metric.endswith("_difference"):  # errors hide a difference, and make none
             low = value
         if self.contracts and metric.endswith("_ratio"):
@@ -247,24 +247,24 @@ def allocated(metric: Metric, totals: Mapping[str, Any], without: Mapping[str, A
 
     `totals` are by group, `without` those of the rows without a group as one; empty where there are none.
     """
-    known: Any = of_metric(totals, metric)
+    total: Any = of_metric(totals, metric)
     gone: Any = of_metric(without, metric)
     unseen, nowhere = (_without_outcome(parts) if metric.outcome else None for parts in (totals, without))
-    if gone is not None and type(gone) is not type(known):
+    if gone is not None and type(gone) is not type(total):
         return None
-    if isinstance(known, Sums) and metric.statistic is CONFUSION:
-        parts = known.first, np.zeros((1, 4)) if gone is None else gone.first
-        both = [np.zeros((1, 2)) if one is None else one for one in (unseen, nowhere)]
+    if isinstance(total, Sums) and metric.statistic is CONFUSION:
+        parts = total.first, np.zeros((1, 4)) if gone is None else gone.first
+        both = [np.zeros((1, 2)) if cells is None else cells for cells in (unseen, nowhere)]
         return of_rates(metric, lambda over, counted: _rate(over, counted, *parts, *both))
     rest = 0.0 if nowhere is None else nowhere.sum()
-    if isinstance(metric, Mean) and isinstance(known, Sums):
+    if isinstance(metric, Mean) and isinstance(total, Sums):
         if unseen is None:
-            return None if gone is None else _mean(metric, known, gone)
+            return None if gone is None else _mean(metric, total, gone)
         rest = rest + (0.0 if gone is None else gone.first[0, 0])
-        return _any_value(metric, known, unseen.sum(axis=1) + rest)
-    if isinstance(metric, RocAuc) and isinstance(known, ScoreTable):
+        return _any_value(metric, total, unseen.sum(axis=1) + rest)
+    if isinstance(metric, RocAuc) and isinstance(total, ScoreTable):
         lost = 0.0 if gone is None else gone.mass.sum(axis=(0, 1))
-        return _area(metric, known, lost, rest if unseen is None else rest + unseen.sum(axis=1))
+        return _area(metric, total, lost, rest if unseen is None else rest + unseen.sum(axis=1))
     return None
 
 
@@ -365,11 +365,11 @@ def distance_bounds(observed: ScoreTable, missing: ScoreTable) -> tuple[float, f
     distribution at z lies between N(z) / (n + m - M(z)) and (N(z) + M(z)) / (n + M(z)).
     """
     at = np.union1d(observed.values, missing.values)
-    own, gone = _up_to(observed, at), _up_to(missing, at).sum(axis=1)
-    everybody = (own.sum(axis=1) + gone) / (own[-1].sum() + gone[-1])
+    below, gone = _up_to(observed, at), _up_to(missing, at).sum(axis=1)
+    everybody = (below.sum(axis=1) + gone) / (below[-1].sum() + gone[-1])
     with np.errstate(divide="ignore", invalid="ignore"):
-        low = own / (own[-1] + (gone[-1] - gone)[:, None])
-        high = (own + gone[:, None]) / (own[-1] + gone[:, None])
+        low = below / (below[-1] + (gone[-1] - gone)[:, None])
+        high = (below + gone[:, None]) / (below[-1] + gone[:, None])
     away = np.maximum(np.maximum(low - everybody[:, None], everybody[:, None] - high), 0)
     far = np.maximum(high - everybody[:, None], everybody[:, None] - low)
     return float(np.nanmax(away)), float(np.nanmax(far))

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.data.groups import BUCKETS, known_shares, proxies
+from fairkit.data.groups import known_shares, proxies
+from fairkit.data.hashing import BUCKETS
 from fairkit.data.roles import proxy_of
 from fairkit.intervals import two_sided
 from fairkit.metrics import Rate
@@ -39,13 +40,13 @@ def by_proxies(auditor: Auditor, context: AuditContext, label: str | None, total
     roles = context.dataset.roles
     columns = dict(map(proxy_of, roles.sensitive_probability))
     for name, groups in proxies(roles).items():
-        told = {"probabilities": list(columns[name])} | ({} if label is None else {"class": label})
+        evidence = {"probabilities": list(columns[name])} | ({} if label is None else {"class": label})
         for of in ("", EVERYBODY):
             totals = total.proxies.get((name, label, of))
             if totals is None or not totals.sums[:, len(groups) :].any():
                 continue
             outcome = (of == "") if context.dataset.profile.unlabelled else None
-            findings += Proxy(auditor, context, name, groups, totals, told).findings(outcome)
+            findings += Proxy(auditor, context, name, groups, totals, evidence).findings(outcome)
     return findings
 
 
@@ -151,8 +152,8 @@ class Proxy:
         lost = [f"{self.totals.absent:,} rows have no probabilities of {self.name}"] * bool(self.totals.absent)
         unlabelled = self.context.dataset.profile.unlabelled if metric.outcome else 0
         lost += [f"{unlabelled:,} rows have no value of {self.context.dataset.roles.label}"] * bool(unlabelled)
-        told = {"reason": " and ".join(lost), "binding": True, "stretch": 1.0}
-        return {"missing_bounds": told} if lost else {}
+        evidence = {"reason": " and ".join(lost), "binding": True, "stretch": 1.0}
+        return {"missing_bounds": evidence} if lost else {}
 
     def _thresholded(self, over: Array, counted: Array) -> float | None:
         """Return the disparity with each row in its most probable group: a biased number."""
@@ -215,8 +216,8 @@ def calibration(name: str, groups: Sequence[str], known: Array, stated: float | 
     option = "the parameter `group.probability_error`"
     unstated = None if stated is not None else f"State how far shares of {name} may be from probabilities with {option}"
     if not rows.any():
-        told = f"Nothing tests that: no row has a known group in a column {name!r}."
-        return told, unstated and f"{unstated} (0: calibrated)."
+        sentence = f"Nothing tests that: no row has a known group in a column {name!r}."
+        return sentence, unstated and f"{unstated} (0: calibrated)."
     z = _NORMAL.inv_cdf(1 - _ALPHA / (2 * int((rows > 0).sum())))
     with np.errstate(all="ignore"):
         off, noise = np.abs(hits - p) / rows, z * np.sqrt(spread) / rows
@@ -225,11 +226,11 @@ def calibration(name: str, groups: Sequence[str], known: Array, stated: float | 
     at = np.unravel_index(int(surely.argmax()), surely.shape)
     said = f"Tested on the {int(rows[0].sum()):,} rows whose {name} is known"
     if surely[at] > (stated or 0.0):
-        told = (
+        sentence = (
             f"{said}: of those with a probability of {groups[int(at[0])]} of {p[at] / rows[at]:.2f} on average, "
             f"{hits[at] / rows[at]:.2f} are. State an error of {least:.2g} or more with {option}."
         )
-        return told, told
+        return sentence, sentence
     return (
         f"{said}: the largest error seen is {least:.2g}, and none is surely larger than stated.",
         unstated and f"{unstated}; {least:.2g} is seen in the known rows.",
@@ -254,8 +255,8 @@ class ProxyTotals:
     rows: Array  # rows of each, shape [Z]
     sums: Array
     second: Array
-    joint: Array  # Σ w p_a c, shape [K, 4], and Σ w² p_a² c c', shape [K, K, 4, 4]
-    joint_second: Array  # Σ w p_a c, shape [K, 4], and Σ w² p_a² c c', shape [K, K, 4, 4]
+    joint: Array  # Σ w p_a c, shape [K, 4]
+    joint_second: Array  # Σ w² p_a² c c', shape [K, K, 4, 4]
     thresholded: Array  # confusion cells by each row's most probable group, shape [K, 4]
     absent: int  # rows without probabilities
     known: Array  # of rows of a known group, by group and tenth of its probability: rows, Σ p, hits, Σ p (1 - p)
@@ -291,8 +292,8 @@ class ProxyTotals:
         """Return sums, products and buckets with small cells put together: that can only widen what is possible."""
         groups = self.joint.shape[0]
         small = self.rows < LEAST_CELL
-        place = np.where(small, -1 - self.sums[:, :groups].argmax(axis=1), np.arange(len(self.rows)))
-        _, order = np.unique(place, return_inverse=True)
+        code = np.where(small, -1 - self.sums[:, :groups].argmax(axis=1), np.arange(len(self.rows)))
+        _, order = np.unique(code, return_inverse=True)
 
         def joined(part: Array) -> Array:
             whole = np.zeros((order.max() + 1, *part.shape[1:]))

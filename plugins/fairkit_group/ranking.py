@@ -175,8 +175,8 @@ def distances(totals: ScoreTable) -> Distances:
     mass, squares = (part[..., 0] + part[..., 1] for part in (totals.mass, totals.squares))
     size, everybody = mass.sum(axis=0), mass.sum()
     with np.errstate(divide="ignore", invalid="ignore"):
-        own = np.cumsum(mass, axis=0) / size
-        gap = np.abs(own - (np.cumsum(mass.sum(axis=1)) / everybody)[:, None])
+        distribution = np.cumsum(mass, axis=0) / size
+        gap = np.abs(distribution - (np.cumsum(mass.sum(axis=1)) / everybody)[:, None])
         rest = everybody - size
         effective = size**2 / squares.sum(axis=0)
         effective_rest = rest**2 / (squares.sum() - squares.sum(axis=0))
@@ -205,11 +205,11 @@ def dependent_distances(measured: Distances, buckets: ScoreTable) -> tuple[Dista
     below = np.cumsum(mass, axis=0)[:: max(len(mass) // _LEVELS, 1)]  # the noise changes slowly along the scores
     for group in range(groups):
         with np.errstate(all="ignore"):
-            own, rest = below[:, group], below.sum(axis=1) - below[:, group]
-            level, other = own.sum(axis=1) / size[group], rest.sum(axis=1) / (size.sum() - size[group])
-            pull = (own - level[:, None] * mass[:, group].sum(axis=0)) / size[group]
+            below_group, rest = below[:, group], below.sum(axis=1) - below[:, group]
+            level, level_of_rest = below_group.sum(axis=1) / size[group], rest.sum(axis=1) / (size.sum() - size[group])
+            pull = (below_group - level[:, None] * mass[:, group].sum(axis=0)) / size[group]
             away = mass.sum(axis=(0, 1)) - mass[:, group].sum(axis=0)
-            pull = pull - (rest - other[:, None] * away) / (size.sum() - size[group])
+            pull = pull - (rest - level_of_rest[:, None] * away) / (size.sum() - size[group])
         noise = noise_of((1 - share[group]) * pull, np.tile(mass[:, group].any(axis=0), (len(pull), 1)))
         largest[group] = np.sqrt(np.nanmax(noise.variance, initial=0.0))
         noises.append(float(noise.buckets[0]) if len(noise.buckets) else 0.0)

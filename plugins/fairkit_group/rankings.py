@@ -50,11 +50,11 @@ def of_rankings(auditor: Auditor, total: Items, context: AuditContext) -> list[F
     if auditor.parameters.simultaneous and families:
         level = joint_confidence(families, context.confidence, context.rng("simultaneous"))
         findings = marked(findings, level)
-    told = {"k": auditor.parameters.top_k}
+    evidence = {"k": auditor.parameters.top_k}
     count = {"queries": len(queries[0].rows)}
     findings = [replace(finding, evidence={**finding.evidence, **count}) for finding in findings]
     return [
-        replace(finding, parameters={**finding.parameters, **told}) if finding.metric.startswith(OF_K) else finding
+        replace(finding, parameters={**finding.parameters, **evidence}) if finding.metric.startswith(OF_K) else finding
         for finding in findings
     ]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from fairkit.data.groups import BUCKETS
+from fairkit.data.hashing import BUCKETS
 from fairkit.data.roles import MISSING_GROUP
 from fairkit.intervals import own_quantile
 from fairkit.metrics import CONFUSION, Estimate, Headline, Metric, Rate, Term

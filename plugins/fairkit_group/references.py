@@ -97,7 +97,7 @@ def against_reference(section: Section) -> list[Finding]:
     for name, (metric, estimate) in section.estimates.items():
         names = {"difference": [f"{name}_difference"], "ratio": [f"{name}_ratio"]}
         if metric.alias:
-            names = {kind: [*own, f"{metric.alias}_{kind}"] for kind, own in names.items()}
+            names = {kind: [*names_of_kind, f"{metric.alias}_{kind}"] for kind, names_of_kind in names.items()}
         if name == "selection_rate":
             names["ratio"].append(IMPACT_RATIO)
         for kind in ("difference", "ratio"):

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.data.groups import BUCKETS, known_groups, proxies
+from fairkit.data.groups import known_groups, proxies
+from fairkit.data.hashing import BUCKETS
 from fairkit.intervals import Spread, own_quantile
 from fairkit.limits import turning_odds
 from fairkit.metrics import CONFUSION, Estimate, Metric, Rate
@@ -141,8 +142,8 @@ class Section:
         findings = list(self.failures)
         for name, (metric, estimate) in self.estimates.items():
             for comparison in comparisons(name, metric.better, metric.between, estimate, metric.alias):
-                found = self._compare(comparison.metric, comparison.better, comparison.spread, estimate, name)
-                findings.append(self._turning(found, (name,)))
+                finding = self._compare(comparison.metric, comparison.better, comparison.spread, estimate, name)
+                findings.append(self._turning(finding, (name,)))
         return findings
 
     def disparities(self) -> list[Finding]:
@@ -154,14 +155,14 @@ class Section:
             values = np.where(np.isfinite(fpr.values), tpr.values, np.nan)
             both = Estimate(values, tpr.limits, sizes, {**fpr.doubts, **tpr.doubts})
             for comparison in odds(tpr, fpr):
-                found = self._compare(comparison.metric, comparison.better, comparison.spread, both, None)
-                findings.append(self._turning(found, ("true_positive_rate", "false_positive_rate")))
+                finding = self._compare(comparison.metric, comparison.better, comparison.spread, both, None)
+                findings.append(self._turning(finding, ("true_positive_rate", "false_positive_rate")))
         findings += self._worst_loss()
         table = of_key(self.totals, SCORES.key)
         if isinstance(table, ScoreTable):
             curved = self.labelled and self.context.scorer.task != "regression"
-            known = self.totals.get(SCORES.key) if curved else None
-            findings.append(parity_of_scores(self.about, table, of_key(self.buckets, SCORES.key), known))
+            scores = self.totals.get(SCORES.key) if curved else None
+            findings.append(parity_of_scores(self.about, table, of_key(self.buckets, SCORES.key), scores))
         findings = self._with_unknowns(findings)
         return findings if self.few is None else [*findings, self.few.finding(self.about.auditor)]
 
@@ -171,8 +172,8 @@ class Section:
         metric = metric or self.estimates["true_positive_rate"][0] if self.few is not None else None
         if self.few is None or metric is None or not metric.outcome:
             return list(notes), why
-        told = self.few.caveat(metric)
-        return ([*notes], why) if told is None else ([*notes, told], " ".join(filter(None, (why, told))))
+        caveat = self.few.caveat(metric)
+        return ([*notes], why) if caveat is None else ([*notes, caveat], " ".join(filter(None, (why, caveat))))
 
     def _turning(self, finding: Finding, names: Sequence[str]) -> Finding:
         """Add the interval where labels were looked up at other odds, and the odds at which 0 or 1 enters it."""
@@ -187,9 +188,9 @@ class Section:
             made = made if len(names) == 1 else odds(*(part for _, part in parts))
             return _ends(next(one for one in made if one.metric == finding.metric).spread(confidence))
 
-        known = finding.interval
+        interval = finding.interval
         evidence = dict(finding.evidence)
-        if known is not None and known[0] > 0 and finding.metric.endswith("_difference"):
+        if interval is not None and interval[0] > 0 and finding.metric.endswith("_difference"):
             turns = turning_odds(lambda gamma: (under(gamma, finding.confidence) or (0.0, 1.0))[0] > 0)
             evidence["turns_at"] = None if turns is None or math.isinf(turns) else turns
         return replace(finding, evidence=evidence, under=under)
@@ -221,9 +222,9 @@ class Section:
             bounds = [replace(bound, others={}, free=free) for bound in bounds]
         result = []
         for finding in findings:
-            told = {} if finding.value is None else _told(bounds, self._bounded_name(finding), finding.value)
-            told = {name: record | finding.evidence.get(name, {}) for name, record in told.items()}
-            result.append(replace(finding, evidence={**finding.evidence, **told}))
+            evidence = {} if finding.value is None else _told(bounds, self._bounded_name(finding), finding.value)
+            evidence = {name: record | finding.evidence.get(name, {}) for name, record in evidence.items()}
+            result.append(replace(finding, evidence={**finding.evidence, **evidence}))
         return result
 
     def unknown(self, metric: str, value: float) -> dict[str, dict[str, Any]]:
@@ -292,18 +293,18 @@ class Section:
         if loss == "zero_one":
             estimate = _one_minus(estimate)
         worst = next(c for c in comparisons("loss", "lower", frozenset({"extreme"}), estimate))
-        found = self._compare("worst_group_loss", "lower", worst.spread, estimate, None)
-        return [_with_parameters(found, {"loss": loss})]
+        finding = self._compare("worst_group_loss", "lower", worst.spread, estimate, None)
+        return [_with_parameters(finding, {"loss": loss})]
 
     def _compare(
         self, metric: str, better: Better, spread: Callable[[float], Spread], estimate: Estimate, base: str | None
     ) -> Finding:
         here = spread(self.context.confidence)
         order = np.argsort(np.where(np.isfinite(estimate.values), estimate.values, np.inf))
-        known = [int(i) for i in order if math.isfinite(estimate.values[i])]
+        defined = [int(i) for i in order if math.isfinite(estimate.values[i])]
         evidence: dict[str, Any] = {}
-        if len(known) > 1:
-            evidence = {"lowest_group": self.about.names[known[0]], "highest_group": self.about.names[known[-1]]}
+        if len(defined) > 1:
+            evidence = {"lowest_group": self.about.names[defined[0]], "highest_group": self.about.names[defined[-1]]}
         evidence |= self._bound(base)
         finding = self.about.finding(
             metric,
@@ -433,10 +434,10 @@ class Collecting:
             if sensitive is not None:
                 self._add_strata(sensitive, label, whole, statistics, codes, n_groups, has_group)
         for name, shares in self.batch.probabilities.items():
-            roles, known = self.dataset.roles, None
+            roles, group_known = self.dataset.roles, None
             if name in roles.known:
-                known = known_groups(self.batch.column(name), proxies(roles)[name])
-            self.proxies[name, label, of] = proxy_totals(rows, shares, self.batch.clusters, known)
+                group_known = known_groups(self.batch.column(name), proxies(roles)[name])
+            self.proxies[name, label, of] = proxy_totals(rows, shares, self.batch.clusters, group_known)
 
     def _splits(self) -> Iterator[tuple[str | None, NDArray[np.int64], int]]:
         if not self.batch.groups:

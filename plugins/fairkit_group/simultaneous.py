@@ -123,12 +123,12 @@ def _marked(finding: Finding, level: float) -> Finding:
     if pair is None:
         return finding
     survives = pair[1] < 1 if finding.metric.endswith("_ratio") else pair[0] > 0
-    told: dict[str, Any] = {
+    evidence: dict[str, Any] = {
         "simultaneous_interval": list(pair),
         "simultaneous_level": level,
         "survives": bool(survives),
     }
-    return replace(finding, evidence={**finding.evidence, **told})
+    return replace(finding, evidence={**finding.evidence, **evidence})
 
 
 # The distance between score distributions inside strata, standardised to each group's own strata.
@@ -169,10 +169,10 @@ def distances_within(table: ScoreTable, strata: int, buckets: ScoreTable | None)
     size, square = mass.sum(axis=0), squares.sum(axis=0)
     everybody, rest = size.sum(axis=1, keepdims=True), size.sum(axis=1, keepdims=True) - size
     used = (size > 0) & (rest > 0)
-    own = np.where(used, size, 0.0)
-    total = own.sum(axis=0)
+    sizes = np.where(used, size, 0.0)
+    total = sizes.sum(axis=0)
     with np.errstate(all="ignore"):
-        weights = own / total
+        weights = sizes / total
         factors = np.where(used, weights / size, 0.0), np.where(used, weights / everybody, 0.0)
         step = (mass * factors[0]).sum(axis=1) - np.einsum("us,sg->ug", mass.sum(axis=2), factors[1])
         gap = np.abs(np.cumsum(step, axis=0))
@@ -280,10 +280,10 @@ def smallest_odds(odds: Sequence[Odds], confidence: float) -> Spread:
     if not odds:
         return Spread(math.nan, math.nan, math.nan)
     inner, outer = quantiles(len(odds), confidence)
-    near = [one.limits(inner) for one in odds]
-    far = [one.limits(outer) for one in odds]
+    near = [ratio.limits(inner) for ratio in odds]
+    far = [ratio.limits(outer) for ratio in odds]
     return Spread(
-        min(min(one.pooled.value, 1 / one.pooled.value) for one in odds),
+        min(min(ratio.pooled.value, 1 / ratio.pooled.value) for ratio in odds),
         min(min(low, 1 / high) for low, high in far),
         min(1.0, *(min(high, 1 / low) for low, high in near)),
     )

@@ -49,9 +49,9 @@ class Strata:
     def counts(self) -> Array:
         """Return the rows of each stratum and group, shape [S, G]."""
         parts = {key: part for key, part in self.totals.items() if key.endswith(EVERYBODY)} or self.totals
-        known = [part for part in parts.values() if isinstance(part, Sums)]
-        if known:
-            return self._shaped(known[0].count)
+        sums = [part for part in parts.values() if isinstance(part, Sums)]
+        if sums:
+            return self._shaped(sums[0].count)
         tables = [part for part in parts.values() if isinstance(part, ScoreTable)]
         return self._shaped(tables[0].mass.sum(axis=(0, 2)))
 
@@ -213,12 +213,12 @@ class ClassGaps:
         """Return w at the two-sided quantile, shape [K, P]; 0 where there is no gap."""
         z = two_sided(confidence)
         a, b = np.triu_indices(len(self.estimates[0].values), 1)
-        found = []
+        widths = []
         for each in self.estimates:
             low, high = difference_limits(each.values, each.limits, z, a, b, each.correlation)
             middle = each.values[a] - each.values[b]
-            found.append(np.maximum(middle - low, high - middle))
-        return np.nan_to_num(found, nan=0.0)
+            widths.append(np.maximum(middle - low, high - middle))
+        return np.nan_to_num(widths, nan=0.0)
 
     def spread(self, name: str, confidence: float) -> Spread:
         """Return the largest over pairs of groups, with its interval."""
@@ -256,7 +256,7 @@ class ClassGaps:
         gaps = self.gaps
         errors = self.half_widths(confidence)[:, np.isfinite(gaps).any(axis=0)] / two_sided(confidence)
         quantile = (1 + confidence) / 2
-        return np.array([np.quantile(norm((self.draws * one).T), quantile) for one in errors.T])
+        return np.array([np.quantile(norm((self.draws * error).T), quantile) for error in errors.T])
 
 
 def _length(values: Array) -> Array:
@@ -301,7 +301,7 @@ def _unknown(name: str, sections: Sequence[Section], gaps: ClassGaps) -> dict[st
     combined: dict[str, Any] = {}
     for key, first in (by_class[0] if by_class else {}).items():
         combined[key] = {end: first[end] for end in ("reason", "binding", "stretch")}
-        ends = np.array([[one[key].get(end, np.nan) for end in ("low", "high")] for one in by_class])
+        ends = np.array([[ends[key].get(end, np.nan) for end in ("low", "high")] for ends in by_class])
         if np.isfinite(ends).all():
             low = ends[:, 0] if len(gaps.estimates[0].values) == 2 else np.zeros(len(ends))
             low[np.argmax(ends[:, 0])] = ends[:, 0].max()
@@ -366,10 +366,12 @@ def mean_differences(table: ScoreTable, buckets: ScoreTable | None, reference: i
     """
     mass = table.mass.sum(axis=2)
     squares = table.squares.sum(axis=2)
-    values, own, other = _influences(mass, table.middles, reference)
+    values, influence, influence_of_reference = _influences(mass, table.middles, reference)
     with np.errstate(all="ignore"):
         rows = mass.sum(axis=0) ** 2 / squares.sum(axis=0)
-        variance = (own**2 * squares).sum(axis=0) + (other**2 * squares[:, [reference]]).sum(axis=0)
+        variance = (influence**2 * squares).sum(axis=0) + (influence_of_reference**2 * squares[:, [reference]]).sum(
+            axis=0
+        )
     degrees = np.minimum(rows, rows[reference]) - 1
     doubts: dict[int, str] = {}
     if isinstance(buckets, ScoreTable):
@@ -393,20 +395,20 @@ def _influences(mass: Array, scores: Array, reference: int) -> tuple[Array, Arra
         spread = (mass * away**2).sum(axis=0) / total
         scale = np.sqrt((spread + spread[reference]) / 2)
         value = np.where(scale > 0, (mean - mean[reference]) / scale, np.nan)
-        own = (away / scale - value / (4 * scale**2) * (away**2 - spread)) / total
+        influence = (away / scale - value / (4 * scale**2) * (away**2 - spread)) / total
         base, base_spread = away[:, [reference]], spread[reference]
-        other = (-base / scale - value / (4 * scale**2) * (base**2 - base_spread)) / total[reference]
+        influence_of_reference = (-base / scale - value / (4 * scale**2) * (base**2 - base_spread)) / total[reference]
     value[reference] = 0.0
-    return value, own, other
+    return value, influence, influence_of_reference
 
 
 def _dependent(buckets: ScoreTable, reference: int, groups: int) -> tuple[Array, Array, dict[int, str]]:
     """Return the variances, their degrees of freedom and what is in doubt, from buckets of clusters."""
     mass = buckets.mass.sum(axis=2).reshape(len(buckets.values), groups, SCORE_BUCKETS)
-    _, own, other = _influences(mass.sum(axis=2), buckets.middles, reference)
+    _, influence, influence_of_reference = _influences(mass.sum(axis=2), buckets.middles, reference)
     with np.errstate(all="ignore"):
-        pull = np.einsum("ug,ugb->gb", np.nan_to_num(own), mass)
-        pull = pull + np.einsum("ug,ub->gb", np.nan_to_num(other), mass[:, reference])
+        pull = np.einsum("ug,ugb->gb", np.nan_to_num(influence), mass)
+        pull = pull + np.einsum("ug,ub->gb", np.nan_to_num(influence_of_reference), mass[:, reference])
     sizes = mass.sum(axis=0)
     noise = noise_of(pull, (sizes > 0) | (sizes[reference] > 0), sizes)
     fewer = np.minimum(noise.effective, noise.effective[reference])

@@ -78,18 +78,18 @@ class Pair:
 
     def difference_limits(self, z: float) -> tuple[float, float]:
         """Return the limits of V_a - V_b."""
-        one, other = np.array([0]), np.array([1])
+        first, second = np.array([0]), np.array([1])
         if self.inflated is not None:
             both = Estimate(self.values, self.limits, inflated=self.inflated)
-            ends = -surely_apart(both, z, other, one), surely_apart(both, z, one, other)
+            ends = -surely_apart(both, z, second, first), surely_apart(both, z, first, second)
             return float(ends[0][0]), float(ends[1][0])
-        low, high = difference_limits(self.values, self.limits, z, one, other, self.correlation)
+        low, high = difference_limits(self.values, self.limits, z, first, second, self.correlation)
         return float(low[0]), float(high[0])
 
     def ratio_limits(self, z: float) -> tuple[Array, Array]:
         """Return the limits of V_a / V_b and of V_b / V_a, shapes [2]."""
-        one, other = np.array([0, 1]), np.array([1, 0])
-        return ratio_limits(self.values, self.limits, z, one, other, self.correlation)
+        first, second = np.array([0, 1]), np.array([1, 0])
+        return ratio_limits(self.values, self.limits, z, first, second, self.correlation)
 
     @property
     def known(self) -> bool:
@@ -105,10 +105,10 @@ class Pair:
 def shared_weights(cells: StratumCells, a: int, b: int) -> Array:
     """Return the weights of the strata for two groups, shape [S], adding up to 1; NaN where no stratum has both."""
     both = np.isfinite(cells.values[:, [a, b]]).all(axis=1)
-    one, other = cells.mass[:, a], cells.mass[:, b]
+    first, second = cells.mass[:, a], cells.mass[:, b]
     with np.errstate(divide="ignore", invalid="ignore"):
         # Mantel and Haenszel's n_a n_b / (n_a + n_b)
-        weights = np.where(both & (one + other > 0), one * other / (one + other), 0.0)
+        weights = np.where(both & (first + second > 0), first * second / (first + second), 0.0)
         return np.asarray(weights / weights.sum())
 
 
@@ -119,7 +119,7 @@ def pooled_pair(cells: StratumCells, a: int, b: int, noise: Callable[[Array], No
     if not used.any():
         nothing = np.full(2, np.nan)
         return Pair((a, b), nothing, lambda z: (nothing, nothing), np.zeros_like(weights), (0.0, 0.0))
-    parts = [_standardised(cells, weights[used], used, place) for place in (a, b)]
+    parts = [_standardised(cells, weights[used], used, group) for group in (a, b)]
     weights = np.where(used, weights, 0.0)
     correlation = None
     if noise is not None:
@@ -251,9 +251,9 @@ def _thin_variance(
         parts = weights[thin] ** 2 / sizes[thin]
         mean = float((parts * values[thin]).sum() / parts.sum())
         return max(mean * (1 - mean), 1e-12)
-    own = float(_own_variance(cells)[index])
-    if math.isfinite(own):
-        return own
+    variance = float(_own_variance(cells)[index])
+    if math.isfinite(variance):
+        return variance
     return float(values.var(ddof=1)) if len(values) > 1 else math.nan
 
 
@@ -268,9 +268,9 @@ def single_pair(
     cells: StratumCells, stratum: int, a: int, b: int, variances: tuple[Array, Array] | None = None
 ) -> Pair:
     """Return two groups' numbers in one stratum, as if it were all of them."""
-    one = [stratum]
-    parts = {name: getattr(cells, name)[one] for name in ("values", "mass", "sizes", "cube")}
-    variance = cells.variance[one].copy()
+    row = [stratum]
+    parts = {name: getattr(cells, name)[row] for name in ("values", "mass", "sizes", "cube")}
+    variance = cells.variance[row].copy()
     if variances is not None:
         variance[0, a], variance[0, b] = variances[0][stratum], variances[1][stratum]
     return pooled_pair(replace(cells, variance=np.nan_to_num(variance), **parts), a, b)
@@ -403,8 +403,8 @@ def same_odds(yes: Array, rows: Array) -> Test:
     mixed = (total > 0) & (total < there)
     yes, rows = yes[mixed], rows[mixed]
     everybody = rows.sum(axis=0)
-    known = (yes.sum(axis=0) > 0) & (yes.sum(axis=0) < everybody)
-    yes, rows = yes[:, known], rows[:, known]
+    both_decided = (yes.sum(axis=0) > 0) & (yes.sum(axis=0) < everybody)
+    yes, rows = yes[:, both_decided], rows[:, both_decided]
     degrees = int((rows > 0).sum()) - len(rows) - max(rows.shape[1] - 1, 0)
     if degrees < 1 or rows.shape[1] < 2:
         return Test(math.nan, max(degrees, 0), math.nan)

@@ -109,8 +109,8 @@ class Inside:
             f"are more than {MOST_CELLS:,}: the scores of every stratum, group and bucket of clusters would not fit. "
             "Group the strata, or leave the clusters out."
         )
-        found = self.about.finding(metric, "lower", math.nan, lambda _: None, caveats=([], None))
-        return replace(found, within=self.split.columns, notes=(message,), inconclusive=message)
+        finding = self.about.finding(metric, "lower", math.nan, lambda _: None, caveats=([], None))
+        return replace(finding, within=self.split.columns, notes=(message,), inconclusive=message)
 
     def _distance(self) -> Finding:
         """Return the largest distance of a group's scores from those of everybody in its strata."""
@@ -153,9 +153,9 @@ class Inside:
             return {}
         if metric.outcome and self.section.context.dataset.profile.unlabelled:
             return {}
-        own = np.array([pair.difference for pair in pairs])
+        differences = np.array([pair.difference for pair in pairs])
         low, high = pooled_bounds(metric, confusion, self.gone.first, pairs).T
-        low, high = np.fmin(low, own), np.fmax(high, own)
+        low, high = np.fmin(low, differences), np.fmax(high, differences)
         low, high = (low.min(), high.max()) if signed else (np.maximum(low, -high).max(), np.maximum(high, -low).max())
         return {"missing_bounds": {"low": float(max(low, -1 if signed else 0)), "high": float(high), "binding": True}}
 
@@ -209,12 +209,12 @@ class Inside:
     def _told(self, test: tuple[str, Test] | None) -> dict[str, Any]:
         record: dict[str, Any] = {"strata": int(self.mixed.sum()), "strata_with_one_group": int((~self.mixed).sum())}
         if test is not None and math.isfinite(test[1].p_value):
-            name, found = test
+            name, result = test
             record["homogeneity"] = {
                 "test": name,
-                "statistic": found.statistic,
-                "degrees": found.degrees,
-                "p_value": found.p_value,
+                "statistic": result.statistic,
+                "degrees": result.degrees,
+                "p_value": result.p_value,
             }
         return record
 
@@ -337,10 +337,10 @@ class Inside:
 
         def spread(confidence: float) -> Spread:
             joint = [largest_difference(pairs, math.sqrt(confidence)) for pairs in parts if pairs]
-            own = [largest_difference(pairs, confidence) for pairs in parts if pairs]
+            largest = [largest_difference(pairs, confidence) for pairs in parts if pairs]
             if not joint:
                 return Spread(math.nan, math.nan, math.nan)
-            return Spread(max(p.value for p in own), max(p.low for p in joint), max(p.high for p in own))
+            return Spread(max(p.value for p in largest), max(p.low for p in joint), max(p.high for p in largest))
 
         both = [pair for pairs in parts for pair in pairs]
         worst = both[worst_of([pair.difference for pair in both])] if both else None
@@ -351,8 +351,8 @@ class Inside:
         confusion = self.strata.confusion()
         if confusion is None or "selection_rate" not in self.pairs:
             return []
-        found = [self._odds(a, b) for a, b in pairs_of(self.strata.groups)]
-        defined = [one for one in found if one.known]
+        ratios = [self._odds(a, b) for a, b in pairs_of(self.strata.groups)]
+        defined = [ratio for ratio in ratios if ratio.known]
         pairs = self.pairs["selection_rate"]
         worst = pairs[worst_of([pair.difference for pair in pairs])] if pairs else None
         yes = confusion @ np.array((0.0, 1, 0, 1))
@@ -363,15 +363,15 @@ class Inside:
         made = [self._finding(ODDS_RATIO, "higher", lambda c: smallest_odds(defined, c), worst, pairs, test)]
         if self.reference is not None:
             against = [self._odds(a, b) for a, b in pairs_of(self.strata.groups, self.reference)]
-            usable = [one for one in against if one.known]
-            values = [one.pooled.value for one in usable]
+            usable = [ratio for ratio in against if ratio.known]
+            values = [ratio.pooled.value for ratio in usable]
             made.append(
                 self._referred(
                     ODDS_RATIO,
                     "none",
-                    [one.groups[0] for one in usable],
+                    [ratio.groups[0] for ratio in usable],
                     values,
-                    lambda z: [one.limits(z) for one in usable],
+                    lambda z: [ratio.limits(z) for ratio in usable],
                     worst_of([math.log(value) for value in values]),
                     pairs,
                     test,

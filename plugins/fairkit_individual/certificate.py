@@ -75,8 +75,8 @@ class CertificateAuditor(Auditor):
     def columns(self, context: AuditContext) -> Sequence[str]:
         """The metric's columns, and those that pairs are shown with."""
         self._check_epsilon()
-        told = self.parameters
-        check_subspace(told.fair_metric, told.strength, told.penalty, told.directions)
+        parameters = self.parameters
+        check_subspace(parameters.fair_metric, parameters.strength, parameters.penalty, parameters.directions)
         wanted = metric_columns(self.parameters.fair_metric, self.parameters.columns, context)
         return shared_columns(wanted, context.scorer.columns, sensitive_columns(context))
 
@@ -116,11 +116,11 @@ class CertificateAuditor(Auditor):
 
     def _subspace(self) -> dict[str, Any]:
         """Return how a subspace was learned; nothing for the former way, whose certificates say nothing."""
-        told = self.parameters
-        if told.fair_metric != SUBSPACE or told.penalty == "summed":
+        parameters = self.parameters
+        if parameters.fair_metric != SUBSPACE or parameters.penalty == "summed":
             return {}
-        named = {} if told.directions is None else {"directions": list(told.directions)}
-        return {"strength": told.strength, "penalty": told.penalty, **named}
+        named = {} if parameters.directions is None else {"directions": list(parameters.directions)}
+        return {"strength": parameters.strength, "penalty": parameters.penalty, **named}
 
     def _check_epsilon(self) -> None:
         for value in self.parameters.epsilon:

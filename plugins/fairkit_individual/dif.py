@@ -70,12 +70,12 @@ class OutsideSearch:
             draw = context.rng("dif features").choice(len(places), FITTED, replace=False)
             places = np.union1d(draw, queries)
         rows = prepared.rows.take(places)
-        opened = gradients_of(context, rows, output, difference)
-        found = people_of(prepared.metric, rows, opened)
-        shift, forward = torch.from_numpy(found.shift), torch.from_numpy(found.to_features)
-        self.network = ModuleNetwork(lambda x: opened.outputs(x @ forward + shift))
-        self.x = torch.from_numpy(np.ascontiguousarray(found.x[np.searchsorted(places, queries)]))
-        self.frame = Frame.of(Geometry.learn(found.x, found.matrix), self.x)
+        gradients = gradients_of(context, rows, output, difference)
+        people = people_of(prepared.metric, rows, gradients)
+        shift, forward = torch.from_numpy(people.shift), torch.from_numpy(people.to_features)
+        self.network = ModuleNetwork(lambda x: gradients.outputs(x @ forward + shift))
+        self.x = torch.from_numpy(np.ascontiguousarray(people.x[np.searchsorted(places, queries)]))
+        self.frame = Frame.of(Geometry.learn(people.x, people.matrix), self.x)
         self.numbers = prepared.rows.take(queries).numbers
 
     def search(self, solution: Solution) -> Outside:
@@ -152,8 +152,8 @@ def outside_spread(outside: Outside, weights: NDArray[np.float64], epsilon: floa
     halves = np.array_split(rng.permutation(len(weights)), 2)
     means, errors, thirds = [], [], []
     for chooser, judged in (halves, halves[::-1]):
-        own = weights[chooser] / weights[chooser].sum()
-        at = best_plan(outside.gain[:, chooser], outside.cost[:, chooser], own, epsilon).multiplier
+        shares = weights[chooser] / weights[chooser].sum()
+        at = best_plan(outside.gain[:, chooser], outside.cost[:, chooser], shares, epsilon).multiplier
         if math.isfinite(at):
             most = (outside.gain[:, judged] - at * outside.cost[:, judged]).max(axis=0)
         else:
@@ -298,10 +298,10 @@ class DifAuditor(CertificateAuditor):
 
     def _told(self, context: AuditContext) -> dict[str, Any]:
         output = self._output(context.scorer.task)
-        told = {"output": output, "method": self.parameters.method}
+        evidence = {"output": output, "method": self.parameters.method}
         if output == "logit" and self.parameters.difference != "single":
-            told["difference"] = self.parameters.difference
-        return told
+            evidence["difference"] = self.parameters.difference
+        return evidence
 
     def _notes(self, context: AuditContext) -> tuple[str, ...]:
         return (

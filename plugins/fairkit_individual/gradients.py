@@ -255,10 +255,13 @@ def find_head(proto: onnx.ModelProto, output: str, name: str) -> Head:
             f"dif: method=gradient climbs a gradient, but the output {output!r} of {name} is {why}; "
             "use method=sample, which is exact on the rows of the data for any model"
         )
-    nodes = [graph.node[place] for place in sorted(passed[:behind])]
-    needed = {tensor for node in nodes for tensor in node.input if tensor in constants}
+    nodes = [graph.node[index] for index in sorted(passed[:behind])]
+    constants_used = {tensor for node in nodes for tensor in node.input if tensor in constants}
     return Head(
-        features=cut, output=output, nodes=nodes, constants={tensor: _as_tensor(constants[tensor]) for tensor in needed}
+        features=cut,
+        output=output,
+        nodes=nodes,
+        constants={tensor: _as_tensor(constants[tensor]) for tensor in constants_used},
     )
 
 
@@ -273,13 +276,13 @@ def run_features(
     whole.CopyFrom(proto)
     del whole.graph.output[:]
     inputs = {entry.name for entry in proto.graph.input}
-    asked = [tensor for tensor in dict.fromkeys((head.features, head.output)) if tensor not in inputs]
-    whole.graph.output.extend(onnx.ValueInfoProto(name=tensor) for tensor in asked)
-    found = dict(zip(asked, open_session(whole).run(asked, dict(feeds)), strict=True)) | {
+    tensors_run = [tensor for tensor in dict.fromkeys((head.features, head.output)) if tensor not in inputs]
+    whole.graph.output.extend(onnx.ValueInfoProto(name=tensor) for tensor in tensors_run)
+    values = dict(zip(tensors_run, open_session(whole).run(tensors_run, dict(feeds)), strict=True)) | {
         tensor: feeds[tensor] for tensor in (head.features,) if tensor in inputs
     }
-    features = np.asarray(found[head.features], dtype=np.float64)
-    outputs = np.asarray(found[head.output], dtype=np.float64)
+    features = np.asarray(values[head.features], dtype=np.float64)
+    outputs = np.asarray(values[head.output], dtype=np.float64)
     if features.ndim != 2 or not np.isfinite(features).all():
         raise ModelError(
             f"dif: the differentiable part of {name} begins at {head.features!r} of shape {features.shape}, not at a "
@@ -308,8 +311,8 @@ def _differentiable(node: Any, output: str, constants: Mapping[str, Any]) -> boo
     if node.op_type == "Cast":
         return _attributes(node)["to"] in FLOATS
     shapes = {"Reshape": 1, "Squeeze": 1, "Unsqueeze": 1, "Gather": 1}
-    place = shapes.get(node.op_type)
-    return place is None or len(node.input) <= place or node.input[place] in constants
+    shape = shapes.get(node.op_type)
+    return shape is None or len(node.input) <= shape or node.input[shape] in constants
 
 
 def _constants(graph: Any) -> dict[str, Any]:

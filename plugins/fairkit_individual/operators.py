@@ -66,8 +66,8 @@ def operators() -> dict[tuple[str, str], Operator]:
         "LayerNormalization": _layer_norm,
     }
     learned: dict[str, Operator] = {"Scaler": _scaler, "LinearRegressor": _linear_regressor}
-    found = {("", name): operator for name, operator in (simple | functions).items()}
-    return found | {("ai.onnx.ml", name): operator for name, operator in learned.items()}
+    table = {("", name): operator for name, operator in (simple | functions).items()}
+    return table | {("ai.onnx.ml", name): operator for name, operator in learned.items()}
 
 
 def _text(value: Any) -> str:
@@ -82,7 +82,7 @@ def _product(sizes: Sequence[int]) -> int:
 
 
 def _integers(value: Any) -> list[int]:
-    return [int(one) for one in (value.reshape(-1).tolist() if hasattr(value, "reshape") else value)]
+    return [int(number) for number in (value.reshape(-1).tolist() if hasattr(value, "reshape") else value)]
 
 
 def _gemm(x: Sequence[Tensor], a: Attributes) -> Tensor:

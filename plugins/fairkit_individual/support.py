@@ -138,11 +138,11 @@ def described(
     trend: Trend | None, interval: tuple[float, float] | None, rows: int, *, unmeasured: bool = False
 ) -> dict[str, Any]:
     """Return the evidence about the support; growth that was not measured counts as growth."""
-    told: dict[str, Any] = {"support": rows}
+    description: dict[str, Any] = {"support": rows}
     if trend is None:
-        return told | ({"climbs": True} if unmeasured else {})
+        return description | ({"climbs": True} if unmeasured else {})
     sizes: Sequence[int] = trend.sizes
-    return told | {
+    return description | {
         "support_sizes": list(sizes),
         "support_values": list(trend.values),
         "climb_per_doubling": trend.climb,

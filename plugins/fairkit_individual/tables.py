@@ -96,11 +96,11 @@ class MemoryTable:
         self, metric: FairMetric, rewards: MakeRewards, query_rows: Ints | None, weights: Floats | None
     ) -> tuple[Problem, tuple[str, ...]]:
         """See `Table.problem`."""
-        support, found = self._support(metric), rewards(self.rows)
-        told: dict[str, Any] = {"rows": query_rows, "weights": weights}
-        if found.label is not None:
-            return support.losses(found.values, found.label, **told), found.notes
-        return support.outputs(found.values, found.target, kind=found.kind, **told), found.notes
+        support, reward = self._support(metric), rewards(self.rows)
+        description: dict[str, Any] = {"rows": query_rows, "weights": weights}
+        if reward.label is not None:
+            return support.losses(reward.values, reward.label, **description), reward.notes
+        return support.outputs(reward.values, reward.target, kind=reward.kind, **description), reward.notes
 
 
 class SpreadTable:
@@ -314,8 +314,8 @@ def _probabilities(rows: AuditedRows, task: Task, use: str) -> Floats:
     values = rows.get(name)
     if values is None:
         what = f"loss={use}" if use != "output" else "output=logit or probability"
-        other = "use loss=zero_one" if use != "output" else "export it with its probabilities"
-        raise ModelError(f"the model gives labels only, no probabilities, and {what} needs them; {other}")
+        advice = "use loss=zero_one" if use != "output" else "export it with its probabilities"
+        raise ModelError(f"the model gives labels only, no probabilities, and {what} needs them; {advice}")
     values = values.astype(np.float64)
     if task == "binary":
         return np.column_stack([1.0 - values, values])

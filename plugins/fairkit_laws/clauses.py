@@ -65,9 +65,9 @@ class Validity:
     sources: tuple[Source, ...] = ()
     quote: str | None = None
     text_sha256: str | None = None
-    mark: Mark | None = None  # how it was read, by whom, when
-    read_by: str | None = None  # how it was read, by whom, when
-    read_on: datetime.date | None = None  # how it was read, by whom, when
+    mark: Mark | None = None  # how it was read
+    read_by: str | None = None  # by whom
+    read_on: datetime.date | None = None  # when
     checked: datetime.date
     recheck_by: datetime.date
     watch: tuple[PendingChange, ...] = ()
@@ -124,8 +124,8 @@ class LawFile(PackFile):
     items: tuple[Clause, ...]
     validity: Validity  # what its items inherit
     sha256: str  # digest of the pack's text
-    refuses: tuple[str, ...] = ()  # what an audit must not rest on (`sensitive_probability`), and why
-    refuses_because: str = ""  # what an audit must not rest on (`sensitive_probability`), and why
+    refuses: tuple[str, ...] = ()  # what an audit must not rest on (`sensitive_probability`)
+    refuses_because: str = ""  # why
     age_limit: AgeLimit | None = None  # when an audit counts no more; None: the law names no age
 
     @property
@@ -198,7 +198,7 @@ def _read(key: str, value: Any, fail: Any) -> Any:
         return {names[end]: _day(f"in_force.{end}", day, fail) for end, day in value.items()}
     if key in ("sources", "watch"):
         made: type[Source] | type[PendingChange] = Source if key == "sources" else PendingChange
-        return tuple(_made(made, key, one, fail) for one in _list(key, value, Mapping, fail))
+        return tuple(_made(made, key, item, fail) for item in _list(key, value, Mapping, fail))
     if key in ("supersedes", "superseded_by", "incorporated_by"):
         return tuple(_list(key, value, str, fail))
     return value if isinstance(value, str) and value.strip() else fail(f"{key} takes a text, not {value!r}")
@@ -211,7 +211,7 @@ def _day(key: str, value: Any, fail: Any) -> Any:
 
 
 def _list(key: str, value: Any, kind: type, fail: Any) -> Sequence[Any]:
-    if not isinstance(value, list) or not value or not all(isinstance(one, kind) for one in value):
+    if not isinstance(value, list) or not value or not all(isinstance(item, kind) for item in value):
         fail(f"{key} is a list of {'texts' if kind is str else 'tables'}")
     result: Sequence[Any] = value
     return result
@@ -219,11 +219,11 @@ def _list(key: str, value: Any, kind: type, fail: Any) -> Sequence[Any]:
 
 def _made(made: type[Source] | type[PendingChange], key: str, record: Mapping[str, Any], fail: Any) -> Any:
     dated = "version" if made is Source else "expected"
-    needed = {one.name for one in fields(made)} - {dated}
-    if not needed <= set(record) or set(record) - needed - {dated}:
-        fail(f"each of {key} has {', '.join(sorted(needed))}, and may have {dated}")
-    if any(not isinstance(record[name], str) or not record[name].strip() for name in needed):
-        fail(f"{', '.join(sorted(needed))} of {key} take texts")
+    required = {one.name for one in fields(made)} - {dated}
+    if not required <= set(record) or set(record) - required - {dated}:
+        fail(f"each of {key} has {', '.join(sorted(required))}, and may have {dated}")
+    if any(not isinstance(record[name], str) or not record[name].strip() for name in required):
+        fail(f"{', '.join(sorted(required))} of {key} take texts")
     if dated in record:
         _day(f"{key}.{dated}", record[dated], fail)
     return made(**record)
@@ -324,7 +324,7 @@ def clause_record(item: Clause, today: datetime.date, *, retained: bool) -> dict
         "recheck_by": law.recheck_by.isoformat(),
         "overdue": today > law.recheck_by and not retained,
         "lacks": [word for word, value in required.items() if not value],
-        "watch": [one.what for one in law.watch],
+        "watch": [watched.what for watched in law.watch],
         "address": law.sources[0].address if law.sources else None,
         "quote": law.quote,
         "text_sha256": law.text_sha256,

@@ -86,8 +86,8 @@ def _refusals(own: Mapping[str, Any], where: str) -> tuple[str, ...]:
 def _age_limit(value: Any, where: str) -> AgeLimit | None:
     if value is None:
         return None
-    known = isinstance(value, Mapping) and set(value) == {"years", "clause"}
-    if not known or type(value["years"]) is not int or value["years"] < 1 or not isinstance(value["clause"], str):
+    is_valid = isinstance(value, Mapping) and set(value) == {"years", "clause"}
+    if not is_valid or type(value["years"]) is not int or value["years"] < 1 or not isinstance(value["clause"], str):
         raise PackError(f'{where}: age_limit is a table, as {{ years = 1, clause = "5-301(a)" }}')
     return AgeLimit(**value)
 
@@ -95,11 +95,11 @@ def _age_limit(value: Any, where: str) -> AgeLimit | None:
 def _check_named(items: Sequence[Clause], facts: Sequence[Fact], where: str) -> None:
     if not items:
         raise PackError(f"{where} has no [[items]]: what does the law ask?")
-    known = {fact.key for fact in facts}
+    keys = {fact.key for fact in facts}
     for item in items:
         for key in item.facts:
-            if key not in known:
-                hint = did_you_mean(key, known, what="facts")
+            if key not in keys:
+                hint = did_you_mean(key, keys, what="facts")
                 raise PackError(f"{where}: {item.clause} names the fact {key!r}. {hint}")
         if item.table is not None and item.table not in BUILDERS:
             hint = did_you_mean(item.table, BUILDERS, what="tables")
@@ -125,7 +125,7 @@ def _item(record: Mapping[str, Any], where: str, inherited: Mapping[str, Any]) -
         raise PackError(f"{where}: options of an item is a table")
     validity, _ = read_validity(record, inherited, _failing(at))
     thresholds = entries.get("thresholds", {})
-    if not isinstance(thresholds, Mapping) or any(type(one) not in (int, float) for one in thresholds.values()):
+    if not isinstance(thresholds, Mapping) or any(type(number) not in (int, float) for number in thresholds.values()):
         raise PackError(f"{at}: thresholds is a table of numbers by the words that name them")
     for threshold in thresholds:
         if threshold not in (validity.quote or ""):
@@ -137,7 +137,7 @@ def _item(record: Mapping[str, Any], where: str, inherited: Mapping[str, Any]) -
 
 
 def _tables(value: Any, where: str) -> Sequence[Mapping[str, Any]]:
-    if not isinstance(value, list) or not all(isinstance(one, Mapping) for one in value):
+    if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
         raise PackError(f"{where}: [[facts]] and [[items]] are lists of tables")
     return value
 
@@ -145,10 +145,10 @@ def _tables(value: Any, where: str) -> Sequence[Mapping[str, Any]]:
 def _keys(
     record: Mapping[str, Any], cls: type, where: str, out: Sequence[str] = (), more: Collection[str] = ()
 ) -> None:
-    known = {each.name for each in fields(cls)} - set(out) | set(more)
+    names = {each.name for each in fields(cls)} - set(out) | set(more)
     for key in record:
-        if key not in known:
-            raise PackError(f"{where} has no key {key!r}. {did_you_mean(key, known, what='keys')}")
+        if key not in names:
+            raise PackError(f"{where} has no key {key!r}. {did_you_mean(key, names, what='keys')}")
 
 
 def _made(cls: Any, record: Mapping[str, Any], where: str) -> Any:
@@ -226,8 +226,8 @@ BUILDERS: Mapping[str, Builder] = {
 
 def build(name: str, context: Context) -> Sequence[PackTable]:
     """Return the tables of a name."""
-    found: Any = BUILDERS[name](context)
-    return tuple(found)
+    built: Any = BUILDERS[name](context)
+    return tuple(built)
 
 
 # A pack filled with an audit: every item with its tables and facts, or with its gap.
@@ -291,8 +291,8 @@ def _answer(
             tables = build(item.table, replace(context, options=item.options, thresholds=item.thresholds))
         except NotAnsweredError as reason:
             gaps.append(str(reason))
-    needed = [replace(declared[key], required=declared[key].needed(context.facts)) for key in item.facts]
-    stated = [(fact, context.facts.get(fact.key)) for fact in needed]
+    facts = [replace(declared[key], required=declared[key].needed(context.facts)) for key in item.facts]
+    stated = [(fact, context.facts.get(fact.key)) for fact in facts]
     gaps += [f"not stated: {fact.title}" for fact, value in stated if value is None and fact.required]
     gaps += [f"stated as not so: {fact.title}" for fact, value in stated if fact.must_hold and value is False]
     asks = item.table is not None or bool(item.facts)

@@ -90,12 +90,14 @@ def _rates(
     small = {group.group for group in groups if _share(group, groups, unknown) < SMALL_SHARE}
     out = small if leave_out else set()
     counted = [group for group in groups if group.group not in out]
-    top = max(counted, key=lambda one: one.rate, default=None)
+    top = max(counted, key=lambda group: group.rate, default=None)
     rows: list[tuple[Cell, ...]] = []
     for selected in groups:
-        known = top is not None and selected.group not in out
-        value = ratio(selected.rate, top.rate) if known and top is not None else None
-        pair = ratio_interval((selected.rate, selected.interval), (top.rate, top.interval)) if known and top else None
+        is_ranked = top is not None and selected.group not in out
+        value = ratio(selected.rate, top.rate) if is_ranked and top is not None else None
+        pair = (
+            ratio_interval((selected.rate, selected.interval), (top.rate, top.interval)) if is_ranked and top else None
+        )
         is_reference = top is not None and selected.group == top.group
         rows.append(
             (
@@ -161,13 +163,13 @@ def categories(context: Context) -> list[PackTable]:
             continue
         labels = list(context.report.data.groups[column])
         plain = {label: label.lower().replace("(not hispanic or latino)", "").strip() for label in labels}
-        kind = "sex" if any(one in _SEX for one in plain.values()) else "race/ethnicity"
+        kind = "sex" if any(category in _SEX for category in plain.values()) else "race/ethnicity"
         listed = _SEX if kind == "sex" else _RACE
-        kinds |= {kind} if all(one in listed for one in plain.values()) else set()
+        kinds |= {kind} if all(category in listed for category in plain.values()) else set()
         rows += [(column, label, kind if plain[label] in listed else None) for label in labels]
     odd = ", ".join(f"{column} {label}" for column, label, kind in rows if kind is None)
     if (odd or kinds != {"sex", "race/ethnicity"}) and not context.facts.get("category_labels"):
-        missing = " and ".join(one for one in ("sex", "race/ethnicity") if one not in kinds)
+        missing = " and ".join(category for category in ("sex", "race/ethnicity") if category not in kinds)
         text = (
             f"labels that the EEO-1 report does not have: {odd}"
             if odd
@@ -224,8 +226,8 @@ def _impact(context: Context, sensitive: str) -> PackTable:
 
 
 def _reference(context: Context, sensitive: str, groups: Sequence[Selected], small: set[str]) -> Selected:
-    asked = context.facts.get("reference")
-    for text in [] if asked is None else str(asked).split(","):
+    reference = context.facts.get("reference")
+    for text in [] if reference is None else str(reference).split(","):
         column, _, name = text.strip().partition("=")
         if column == sensitive:
             named = next((group for group in groups if group.group == name), None)
@@ -233,7 +235,7 @@ def _reference(context: Context, sensitive: str, groups: Sequence[Selected], sma
                 raise NotAnsweredError(f"the reference group {name!r} of {sensitive} is not in the audit")
             return named
     large = [group for group in groups if group.group not in small] or list(groups)
-    return max(large, key=lambda one: one.rate)
+    return max(large, key=lambda group: group.rate)
 
 
 def _why(context: Context, sensitive: str) -> str:
@@ -370,12 +372,12 @@ class Context:
 
     def between(self, metric: str, sensitive: str, label: str | None = None) -> Finding | None:
         """Return the finding between all groups of a sensitive column, of a class; None where there is none."""
-        found = [
+        matching = [
             f
             for f in self.report.findings
             if f.metric == metric and f.sensitive == sensitive and f.plain and _class_of(f) == label
         ]
-        return found[0] if found else None
+        return matching[0] if matching else None
 
     def selected(self, sensitive: str, label: str | None = None) -> Sequence[Selected]:
         """Return the groups of a sensitive column with their counts: of the selected, or of those put into a class."""
@@ -424,8 +426,8 @@ class Comparison:
 
     ratio: float | None  # rate over the reference's rate; None where that is 0
     interval: tuple[float, float] | None  # of the ratio, at the report's confidence; None where a group has no interval
-    fisher: float  # two-sided p-values; `boschloo` is None for large groups
-    boschloo: float | None  # two-sided p-values; `boschloo` is None for large groups
+    fisher: float  # a two-sided p-value
+    boschloo: float | None  # another; None for large groups
     deviations: float | None
     more: int  # how many more selections of the group would lift the ratio to four fifths, the others kept
 
@@ -446,8 +448,8 @@ def ratio_interval(
     if numerator[1] is None or denominator[1] is None or denominator[0] == 0:
         return None
     low, high = np.array([numerator[1][0], denominator[1][0]]), np.array([numerator[1][1], denominator[1][1]])
-    place = (np.array([0], dtype=np.intp), np.array([1], dtype=np.intp))
-    down, up = ratio_limits(np.array([numerator[0], denominator[0]]), lambda _: (low, high), 0.0, *place)
+    groups = (np.array([0], dtype=np.intp), np.array([1], dtype=np.intp))
+    down, up = ratio_limits(np.array([numerator[0], denominator[0]]), lambda _: (low, high), 0.0, *groups)
     return float(down[0]), float(up[0])
 
 

@@ -49,8 +49,8 @@ def groups(context: Context) -> list[PackTable]:
         (sensitive, group.group, group.rows, metric, group.value, *_ends(group.interval))
         for sensitive in context.report.data.groups
         for metric in _OF_GROUPS
-        if (found := context.between(f"{metric}_difference", sensitive)) is not None
-        for group in found.groups
+        if (finding := context.between(f"{metric}_difference", sensitive)) is not None
+        for group in finding.groups
     ]
     if not rows:
         raise NotAnsweredError("nothing was measured in groups")
@@ -68,8 +68,8 @@ def _between(title: str, findings: Iterable[Finding], otherwise: str) -> list[Pa
 def disparities(context: Context) -> list[PackTable]:
     """Return every difference and ratio between groups under the field's own names."""
     named = ("demographic_parity", "equal_opportunity", "equalized_odds", "statistical_parity")
-    found = (f for f in context.report.findings if f.sensitive is not None and f.metric.startswith(named))
-    return _between("Disparities", (f for f in found if "class" not in f.parameters), "no disparities were measured")
+    findings = (f for f in context.report.findings if f.sensitive is not None and f.metric.startswith(named))
+    return _between("Disparities", (f for f in findings if "class" not in f.parameters), "no disparities were measured")
 
 
 def policy(context: Context) -> list[PackTable]:
@@ -185,7 +185,7 @@ def evidence(context: Context) -> list[PackTable]:
     made = report.environment
     if not stated:
         raise NotAnsweredError("the audit is not signed: make a certificate with `fairkit certify`")
-    software = ", ".join(f"{one['name']} {one['version']}" for one in report.environment.get("plugins", ()))
+    software = ", ".join(f"{plugin['name']} {plugin['version']}" for plugin in report.environment.get("plugins", ()))
     pairs: list[tuple[str, Cell]] = [
         ("SHA-256 of the certificate", str(stated["sha256"])),
         ("audited (as the signer says)", str(stated["audited_at"])),
@@ -205,7 +205,9 @@ def settings(context: Context) -> list[PackTable]:
     pairs: list[tuple[str, Cell]] = []
     for key, value in stated.items():
         inner = value.items() if isinstance(value, Mapping) else [("", value)]
-        pairs += [(f"{key} {name}".strip(), _text(one)) for name, one in inner if one not in (None, [], {}, "")]
+        pairs += [
+            (f"{key} {name}".strip(), _text(setting)) for name, setting in inner if setting not in (None, [], {}, "")
+        ]
     return [_listed("Settings", pairs)]
 
 
@@ -219,11 +221,11 @@ def monitoring(context: Context) -> list[PackTable]:
     rules = []
     for rule in watch["rules"]:
         side = "max" if "max" in rule else "min"
-        known = rule["reference"]
+        reference = rule["reference"]
         rules.append(
             (
                 rule["metric"], rule["sensitive"] or "all decisions", "at most" if side == "max" else "at least",
-                rule[side], None if known is None else known["value"], rule["value"],
+                rule[side], None if reference is None else reference["value"], rule["value"],
                 *_ends(rule["interval"]), rule["verdict"], rule["reason"],
             )
         )  # fmt: skip
@@ -236,10 +238,10 @@ def monitoring(context: Context) -> list[PackTable]:
         ("decisions", watch["rows"]), ("first day", watch["since"]), ("newest day", watch["until"]),
         ("day of this look", watch["today"]), ("days with decisions", watch["days"]),
         ("days without data", ", ".join(watch["missing_days"]) or "none"), ("outcomes awaited", watch["open"]),
-        ("broken lately", "; ".join(f"{one}, since about {day}" for one, day in watch["lately"].items()) or "none"),
+        ("broken lately", "; ".join(f"{rule}, since about {day}" for rule, day in watch["lately"].items()) or "none"),
         *((what, count) for what, count in watch["odd"].items()),
     ]  # fmt: skip
-    alarms = tuple((one["day"], one["level"], one["text"]) for one in watch["alarms"])
+    alarms = tuple((alarm["day"], alarm["level"], alarm["text"]) for alarm in watch["alarms"])
     tables = [
         PackTable(title="Rules, of all decisions since", columns=columns, rows=tuple(rules), notes=(promise,)),
         _listed("Decisions", counts),

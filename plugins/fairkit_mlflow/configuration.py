@@ -40,7 +40,7 @@ class EvaluatorConfig:
     within: tuple[str, ...] = ()
     cluster: tuple[str, ...] = ()
     max: Any = ()  # the policy: `{"demographic_parity_difference:sex": 0.05}`, or texts `METRIC:SENSITIVE=X`
-    min: Any = ()  # the policy: `{"demographic_parity_difference:sex": 0.05}`, or texts `METRIC:SENSITIVE=X`
+    min: Any = ()
     settings: AuditSettings = field(default_factory=AuditSettings)
     key: str | Path | None = None
     everything: bool = False  # whether all findings are logged
@@ -56,8 +56,8 @@ class EvaluatorConfig:
         entries = dict(config or {})
         of_audit = {each.name for each in dataclasses.fields(AuditSettings)} - {"policy", "options"}
         of_model = {each.name for each in dataclasses.fields(ModelOptions)} - {"task"}
-        own = {each.name for each in dataclasses.fields(cls)} - {"settings", "task"}
-        known = sorted(own | of_audit | of_model)
+        names = {each.name for each in dataclasses.fields(cls)} - {"settings", "task"}
+        known = sorted(names | of_audit | of_model)
         for key in entries:
             if key not in known:
                 raise ParameterError(f"evaluator_config has the key {key!r}. {did_you_mean(key, known, what='keys')}")
@@ -125,9 +125,9 @@ class EvaluatorConfig:
         from fairkit_registry.evidence.settings import SignedSettings
         from fairkit_registry.evidence.signers import load_secret, written_passphrase
 
-        told = SignedSettings.of_audit(settings, data.roles.to_dict(), getattr(subject, "record", None))
+        settings_signed = SignedSettings.of_audit(settings, data.roles.to_dict(), getattr(subject, "record", None))
         signers = [load_secret(self.key, passphrase=written_passphrase)]
-        signed, report = certify(subject, data, told, signers)
+        signed, report = certify(subject, data, settings_signed, signers)
         return report, signed
 
 

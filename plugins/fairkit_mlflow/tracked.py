@@ -35,7 +35,7 @@ class Tracked:
     """A version that MLflow keeps."""
 
     name: str  # what MLflow calls it
-    version: int  # what MLflow calls it
+    version: int
     content: bytes  # the ONNX file, in one piece
     merged: bool  # whether tensors lay in other files there: the file here has another digest then
     run: str  # the run that logged it, where there was one
@@ -71,12 +71,12 @@ def parse(uri: str) -> tuple[str, str | None, int | None]:
 
 def import_tracked(registry: Registry, tracked: Tracked, *, name: str | None = None) -> Imported:
     """Add a version that MLflow keeps as the next version of a model here, once."""
-    own = check_name(tracked, name)
+    name_here = check_name(tracked, name)
     with registry.staging() as staging:
         arrival = Arrival(
-            name=own,
+            name=name_here,
             version=tracked.version,
-            filename=f"{own}-{tracked.version}.onnx",
+            filename=f"{name_here}-{tracked.version}.onnx",
             parent=None,
             tags=(),
             notes=tracked.notes,
@@ -105,10 +105,10 @@ def fetched(uri: str, folder: Path, *, server: str | None = None) -> Tracked:
         from mlflow.exceptions import MlflowException
     except ImportError:
         raise MissingExtraError("mlflow-skinny", "mlflow") from None
-    told = bool(mlflow.is_tracking_uri_set())
-    if server is None and not told:  # MLflow itself would begin an empty database in the working folder
+    uri_is_set = bool(mlflow.is_tracking_uri_set())
+    if server is None and not uri_is_set:  # MLflow itself would begin an empty database in the working folder
         server = os.environ.get("MLFLOW_REGISTRY_URI") or None
-    if server is None and not told:
+    if server is None and not uri_is_set:
         raise RegistryError(
             f"which MLflow server keeps {visible(uri)}? Name it in the environment variable MLFLOW_TRACKING_URI"
         )
@@ -148,9 +148,9 @@ def _content(folder: Path, uri: str) -> tuple[bytes, bool]:
     from onnx.external_data_helper import uses_external_data
 
     flavor: dict[str, Any] = Model.load(str(folder)).flavors.get("onnx") or {}
-    told = flavor.get("data")
-    path = (folder / str(told)).resolve()
-    if not isinstance(told, str) or not path.is_relative_to(folder.resolve()) or not path.is_file():
+    data = flavor.get("data")
+    path = (folder / str(data)).resolve()
+    if not isinstance(data, str) or not path.is_relative_to(folder.resolve()) or not path.is_file():
         raise RegistryError(f"{visible(uri)} was not logged as an ONNX model: mlflow.onnx.log_model does that")
     raw = path.read_bytes()
     try:
@@ -200,8 +200,8 @@ State = Literal["stays", "TAKEN BACK", "gone", "NOT LOOKED AT"]
 class AliasOutcome:
     """What became of an alias."""
 
-    name: str  # which; `version` is None where it is not known
-    alias: str  # which; `version` is None where it is not known
+    name: str  # the model's
+    alias: str  # the alias's
     state: State
     reason: str  # why, in a sentence
     version: str | None = None  # which; `version` is None where it is not known
@@ -224,10 +224,10 @@ class Guard:
         """Look at where an alias points now, and take it back where no certificate holds; None: it is not watched."""
         if self.aliases and alias not in self.aliases:
             return None
-        found = self._version(name, alias)
-        if found is None:
+        version = self._version(name, alias)
+        if version is None:
             return AliasOutcome(name=name, alias=alias, state="gone", reason="there is no such alias now")
-        at, reason = str(found.version), self.missing(found)
+        at, reason = str(version.version), self.missing(version)
         if reason is None:
             return AliasOutcome(name=name, alias=alias, version=at, state="stays", reason="a certificate holds")
         now = self._version(name, alias)
@@ -241,10 +241,10 @@ class Guard:
         for model in self._pages():
             for alias in sorted(dict(model.aliases or {})):
                 try:
-                    kept = self.check(model.name, alias)
+                    outcome = self.check(model.name, alias)
                 except Exception as error:  # one that cannot be read keeps no other from being looked at
-                    kept = AliasOutcome(name=model.name, alias=alias, state="NOT LOOKED AT", reason=str(error))
-                outcomes += [] if kept is None else [kept]
+                    outcome = AliasOutcome(name=model.name, alias=alias, state="NOT LOOKED AT", reason=str(error))
+                outcomes += [] if outcome is None else [outcome]
         return outcomes
 
     def _version(self, name: str, alias: str) -> Any:
@@ -300,16 +300,16 @@ class Guard:
             raise ModelError(f"the version has {len(models)} ONNX files, and a certificate is about one")
         if OnnxModel.load(models[0]).external:
             raise ModelError("the model keeps weights in other files, which no digest of it covers")
-        files = [path for place in (*places, root) for path in sorted(place.rglob("*.json"))]
+        files = [path for folder in (*places, root) for path in sorted(folder.rglob("*.json"))]
         return hash_file(models[0]), [path for path in files if not path.is_symlink()][:MOST_FILES]
 
     def _runs(self, version: Any) -> list[str]:
         """Return the runs that may have certificates: the version's own, and the newest evaluation's of its model."""
-        found = [version.run_id] if version.run_id else []
+        runs = [version.run_id] if version.run_id else []
         model = _LOGGED.fullmatch(version.source or "")
         if model is not None:
-            found.append(dict(self.client.get_logged_model(model[1]).tags or {}).get("fairkit.run"))
-        return list(dict.fromkeys(run for run in found if run))
+            runs.append(dict(self.client.get_logged_model(model[1]).tags or {}).get("fairkit.run"))
+        return list(dict.fromkeys(run for run in runs if run))
 
     def _refused(self, path: Path, digest: str) -> str | None:
         from fairkit_registry.errors import CertificateError

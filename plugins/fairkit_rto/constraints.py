@@ -72,11 +72,11 @@ class ZeroCovariance:
         for inside, outside in self.pairs:
             if inside is None or outside is None:
                 continue
-            one, other = groups[inside], groups[outside]
-            if one.total > 0 and other.total > 0:
-                share = one.total / (one.total + other.total)
+            group_inside, group_outside = groups[inside], groups[outside]
+            if group_inside.total > 0 and group_outside.total > 0:
+                share = group_inside.total / (group_inside.total + group_outside.total)
                 for index, setting in enumerate(settings):
-                    multiplier = covariance_multiplier(one, other, setting.gamma, setting.epsilon)
+                    multiplier = covariance_multiplier(group_inside, group_outside, setting.gamma, setting.epsilon)
                     thresholds[index, [inside, outside]] = multiplier * (1.0 - share), -multiplier * share
         return thresholds
 
@@ -99,9 +99,9 @@ class ZeroCovariance:
         """Return one constraint for each subgroup, z = 1_S - ρ, b = 0."""
         owner, factors = np.zeros(groups, dtype=np.int64), np.zeros(groups)
         for subgroup, ((inside, outside), share) in enumerate(zip(self.pairs, self.shares, strict=True)):
-            for place, factor in ((inside, 1.0 - share), (outside, -share)):
-                if place is not None:
-                    owner[place], factors[place] = subgroup, factor
+            for index, factor in ((inside, 1.0 - share), (outside, -share)):
+                if index is not None:
+                    owner[index], factors[index] = subgroup, factor
         return Duals(owner=owner, factors=factors, offset=0.0, slack=setting.epsilon)
 
 
@@ -126,15 +126,15 @@ def covariance_of(rows: ScoredRows) -> ZeroCovariance:
 
 
 def _share(weight: list[float], inside: int | None, outside: int | None) -> float:
-    one = 0.0 if inside is None else weight[inside]
-    other = 0.0 if outside is None else weight[outside]
-    return one / (one + other) if one else 0.0
+    weight_inside = 0.0 if inside is None else weight[inside]
+    weight_outside = 0.0 if outside is None else weight[outside]
+    return weight_inside / (weight_inside + weight_outside) if weight_inside else 0.0
 
 
 def exact_thresholds(constraint: Constraint, groups: list[SortedScores], setting: Setting) -> NDArray[np.float64]:
     """Return the exact thresholds of sorted margins f = 2p - 1, shape [K + 1], the last for the pooled population."""
-    (own,) = constraint.thresholds(groups, [setting])
-    return np.append(own, constraint.pooled(groups, own, setting))
+    (thresholds,) = constraint.thresholds(groups, [setting])
+    return np.append(thresholds, constraint.pooled(groups, thresholds, setting))
 
 
 def rates_of(groups: list[SortedScores], thresholds: NDArray[np.float64], gamma: float) -> NDArray[np.float64]:
@@ -207,7 +207,7 @@ def sort_groups(
         order = np.argsort(codes.astype(np.int32), kind="stable")
         bounds = np.searchsorted(codes[order], np.arange(groups + 1))
         places: list[NDArray[np.integer] | NDArray[np.bool_]] = [order[a:b] for a, b in itertools.pairwise(bounds)]
-        return [_sorted(scores, place, weights) for place in places]
+        return [_sorted(scores, rows, weights) for rows in places]
     return [_sorted(scores, codes == group, weights) for group in range(groups)]
 
 
@@ -300,8 +300,8 @@ class Duals:
 
     owner: NDArray[np.int64]  # for each of G groups, the pair of its constraint, from 0, shape [G]
     factors: NDArray[np.float64]  # for each group, z, shape [G]
-    offset: float  # b, and what is allowed on either side of it
-    slack: float  # b, and what is allowed on either side of it
+    offset: float  # b
+    slack: float  # what is allowed on either side of it
 
 
 def sgd_thresholds(stream: Iterable[Rows], duals: Duals, *, gamma: float, steps: int) -> NDArray[np.float64]:
@@ -327,8 +327,8 @@ def sgd_thresholds(stream: Iterable[Rows], duals: Duals, *, gamma: float, steps:
             step = rate * weight
             upper[pair] = max(0.0, upper[pair] - step * (above - moved))
             lower[pair] = max(0.0, lower[pair] - step * (below + moved))
-    found = np.array(upper) - np.array(lower)
-    thresholds: NDArray[np.float64] = found[duals.owner] * duals.factors
+    gap = np.array(upper) - np.array(lower)
+    thresholds: NDArray[np.float64] = gap[duals.owner] * duals.factors
     return thresholds
 
 

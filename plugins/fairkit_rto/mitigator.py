@@ -134,10 +134,10 @@ class RandomizedThresholds(PostProcessor):
     ) -> tuple[Setting, Choice | None]:
         chosen = self.parameters
         # equal selection rates at the rate to keep; a common true positive rate is another number
-        kept = rows.rate if chosen.constraint == "demographic_parity" else None
+        rate = rows.rate if chosen.constraint == "demographic_parity" else None
         wishes = Wishes(
             gamma=chosen.gamma,
-            rho=kept if chosen.rho is None else chosen.rho,
+            rho=rate if chosen.rho is None else chosen.rho,
             epsilon=chosen.tolerance,
             has_rho=isinstance(constraint, EqualRates),
             favorable_only=chosen.constraint == "equal_opportunity",
@@ -222,8 +222,8 @@ class Wishes:
     """What the user gave; None stands for what is to be chosen."""
 
     gamma: float | None = None  # see `Setting`
-    rho: float | None = None  # see `Setting`
-    epsilon: float | None = 0.0  # see `Setting`
+    rho: float | None = None
+    epsilon: float | None = 0.0
     has_rho: bool = True  # whether the constraint has a common rate
     favorable_only: bool = False  # rates are of the rows with the favorable outcome, at fit and on held-out rows
     tolerance: float = 0.0  # with ε to be chosen: the violation that is allowed on held-out rows, beside chance
@@ -261,8 +261,8 @@ def _shares(rows: ScoredRows) -> list[float]:
 
 def _hit_rates(rows: ScoredRows) -> list[float]:
     """Return rates around the groups' own true positive rates at the threshold 1/2."""
-    own = _favorable(rows)
-    rates = own.rates((own.scores >= 0.5).astype(float))
+    favorable = _favorable(rows)
+    rates = favorable.rates((favorable.scores >= 0.5).astype(float))
     return _within(float(np.nanmin(rates)), float(np.nanmax(rates)))
 
 
@@ -317,10 +317,10 @@ class _Judge:
         self._constraint, self._wishes = constraint, wishes
         only = wishes.favorable_only
         self._fitted = [sorted_margins(_favorable(fit) if only else fit) for fit, _ in folds]
-        self._good = [sorted_margins(_favorable(held)) for _, held in folds]
-        self._bad = [sorted_margins(held.take(held.favorable <= 0)) for _, held in folds]
+        self._good = [sorted_margins(_favorable(rows)) for _, rows in folds]
+        self._bad = [sorted_margins(rows.take(rows.favorable <= 0)) for _, rows in folds]
         self._n_good, self._n_bad = (_totals(parts) for parts in (self._good, self._bad))
-        self._margin = _margin([_favorable(held) if only else held for _, held in folds])
+        self._margin = _margin([_favorable(rows) if only else rows for _, rows in folds])
 
     def __call__(self, settings: Sequence[Setting]) -> list[Choice]:
         """Fit settings of one γ on each fold's rows, measure on its held-out rows, add up."""

@@ -87,8 +87,8 @@ def _options(name: str, values: NDArray[Any], wanted: Any) -> list[Any]:
 
 def _distinct(values: NDArray[Any]) -> list[Any]:
     """The values that occur, in order, missing ones aside."""
-    known = {value for value in values.tolist() if value is not None and value == value}  # noqa: PLR0124 - NaN
-    return sorted(known, key=lambda value: (isinstance(value, str), value))
+    values_known = {value for value in values.tolist() if value is not None and value == value}  # noqa: PLR0124 - NaN
+    return sorted(values_known, key=lambda value: (isinstance(value, str), value))
 
 
 class ColumnFlips:
@@ -103,11 +103,11 @@ class ColumnFlips:
 
         which = rng.integers(len(self._flips), size=len(rows))
         flipped = x.clone()
-        for index, (places, values, own) in enumerate(self._flips):
+        for index, (places, values, flips_of_row) in enumerate(self._flips):
             here = np.flatnonzero(which == index)
             if not len(here):
                 continue
-            mine = own[rows[here]]
+            mine = flips_of_row[rows[here]]
             inside = mine >= 0
             choice = (rng.random(len(here)) * (len(values) - inside)).astype(np.int64)
             choice += inside & (choice >= mine)
@@ -130,11 +130,11 @@ def _encoded(
         cells = [combination[index] for combination in flip.combinations]
         raw: NDArray[Any] = np.array(cells, dtype=columns[name].dtype)
         pieces.append(by_name[name].transform(raw))
-    own = np.full(len(columns[flip.columns[0]]), -1)
+    codes = np.full(len(columns[flip.columns[0]]), -1)
     for number, combination in enumerate(flip.combinations):
         same = [columns[name] == value for name, value in zip(flip.columns, combination, strict=True)]
-        own[np.logical_and.reduce(same)] = number
-    return np.concatenate([places[name] for name in flip.columns]), np.concatenate(pieces, axis=1), own
+        codes[np.logical_and.reduce(same)] = number
+    return np.concatenate([places[name] for name in flip.columns]), np.concatenate(pieces, axis=1), codes
 
 
 class GivenCounterfactuals:
@@ -169,10 +169,10 @@ class GivenCounterfactuals:
         first, count = self._first[rows], self._first[rows + 1] - self._first[rows]
         have = np.flatnonzero(count > 0)
         choice = first[have] + (rng.random(len(have)) * count[have]).astype(np.int64)
-        other = x.clone()
+        flipped = x.clone()
         taken = self.features[self._places[choice]]
-        other[torch.as_tensor(have, device=x.device)] = torch.as_tensor(taken, device=x.device, dtype=x.dtype)
-        return other
+        flipped[torch.as_tensor(have, device=x.device)] = torch.as_tensor(taken, device=x.device, dtype=x.dtype)
+        return flipped
 
 
 # Versions of rows from a file, for counterfactual logit pairing: a row is found among them by its features.
@@ -189,11 +189,11 @@ class Versions:
     @classmethod
     def read(cls, path: str, of: str, table: Table, encoder: Encoder) -> Versions:
         """Read a file whose column `of` names what each row is a version of."""
-        given = read_given(path, of, table.features)
-        features = encoder.transform(given.columns)
+        pairs = read_given(path, of, table.features)
+        features = encoder.transform(pairs.columns)
         if not np.isfinite(features).all():
             raise DataError(f"{path}: encoded features hold numbers that are not finite; fill them in")
-        return cls(path, features, given.originals())
+        return cls(path, features, pairs.originals())
 
     def of(self, x: Features) -> GivenCounterfactuals:
         """Return the other versions of rows: those of every group that holds a row of the same features."""
@@ -220,7 +220,7 @@ class Versions:
         source, places = [], []
         for row, digest in enumerate(mine):
             for group in dict.fromkeys(groups.get(digest, ())):
-                others = [place for place in members[group] if keys[place] != digest]
+                others = [row for row in members[group] if keys[row] != digest]
                 source += [row] * len(others)
                 places += others
         return np.array(source, np.int64), np.array(places, np.int64)

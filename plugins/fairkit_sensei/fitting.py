@@ -111,8 +111,8 @@ class Fitting:
             flipped = ColumnFlips(flips, encoder, inside.columns)
         elif settings.method == "clp":
             versions = Versions.read(counterfactuals, parameters.of, table, encoder)
-            found = versions.of(features)
-            flipped, notes = found, notes + versions.note(found, len(inside))
+            version = versions.of(features)
+            flipped, notes = version, notes + versions.note(version, len(inside))
         return cls(
             table=table,
             run=run,
@@ -267,13 +267,13 @@ def _split(table: Table, validation: Table | None, seed: int) -> tuple[Table, Ta
     classes = np.zeros(len(table), dtype=np.int64)
     if table.task != "regression":
         classes = table.target.astype(np.int64)
-    held = stratified(classes, HELD_OUT, np.random.default_rng([seed, 3]))
-    if held.sum() < 30:
+    held_out = stratified(classes, HELD_OUT, np.random.default_rng([seed, 3]))
+    if held_out.sum() < 30:
         return table, None
-    kept, outside = table.take(~held), table.take(held)
-    if np.unique(kept.target).size < np.unique(table.target).size and table.task != "regression":
+    training_rows, outside = table.take(~held_out), table.take(held_out)
+    if np.unique(training_rows.target).size < np.unique(table.target).size and table.task != "regression":
         raise DataError(f"{table.name}: a class has too few rows to learn from")
-    return kept, outside
+    return training_rows, outside
 
 
 def _rows(features: NDArray[np.float32], table: Table, scale: tuple[float, float]) -> SenSeIRows:
@@ -285,9 +285,9 @@ def _rows(features: NDArray[np.float32], table: Table, scale: tuple[float, float
 def _plain(value: Any) -> Any:
     """Make numbers JSON can hold: what is not finite becomes None."""
     if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
+        return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
@@ -360,10 +360,12 @@ def _table_rows(features: Any, target: Any, weights: Any, name: str, regression:
     if len(np.unique(y)) < least:
         what = "the same value" if regression else "the same class"
         raise DataError(f"all {len(y)} rows have {what}; nothing to learn")
-    own = None if weights is None else np.asarray(weights, dtype=np.float64)
-    if own is not None and (own.shape != y.shape or not np.isfinite(own).all() or (own < 0).any()):
+    row_weights = None if weights is None else np.asarray(weights, dtype=np.float64)
+    if row_weights is not None and (
+        row_weights.shape != y.shape or not np.isfinite(row_weights).all() or (row_weights < 0).any()
+    ):
         raise DataError("sample_weight must be one nonnegative finite number for each row")
-    return SenSeIRows(x=x, target=y, weights=own)
+    return SenSeIRows(x=x, target=y, weights=row_weights)
 
 
 def _table_settings(options: dict[str, Any]) -> SenSeISettings:
@@ -389,7 +391,7 @@ def _table_settings(options: dict[str, Any]) -> SenSeISettings:
 
 def _matrix(metric: FairMetric | None, directions: Any, sigma: Any, width: int) -> Any:
     """Return the matrix with d² = ‖(x - x') · matrix‖²."""
-    if sum(one is not None for one in (metric, directions, sigma)) != 1:
+    if sum(source is not None for source in (metric, directions, sigma)) != 1:
         raise ParameterError("give the fair metric as one of metric, directions and sigma")
     if metric is not None:
         encodings = metric.encoder.columns

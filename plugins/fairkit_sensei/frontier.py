@@ -41,7 +41,7 @@ class Measured:
     """A network on some rows."""
 
     performance: float  # balanced accuracy; in regression the mean squared error
-    performance_interval: tuple[float, float]  # balanced accuracy; in regression the mean squared error
+    performance_interval: tuple[float, float]
     disparity: float
     disparity_interval: tuple[float, float]
     rows: int  # how many rows the disparity was measured on
@@ -57,10 +57,10 @@ class Measured:
 class Yardstick:
     """How networks are measured."""
 
-    task: Task  # what the numbers mean, and from raw columns to features
-    encoder: Encoder  # what the numbers mean, and from raw columns to features
+    task: Task  # what the numbers mean
+    encoder: Encoder  # from raw columns to features
     geometry: Geometry | None  # for R(ε); None under counterfactual logit pairing
-    epsilon: float  # for R(ε); None under counterfactual logit pairing
+    epsilon: float
     flips: Sequence[Flip]  # for the mean over counterfactuals; used where there is no geometry
     seed: int  # which rows are measured
     versions: Versions | None = None  # counterfactual rows of a file in place of `flips`
@@ -137,8 +137,8 @@ class Yardstick:
 class Frontier:
     """The networks of one run over several ρ."""
 
-    rhos: tuple[float, ...]  # each ρ and its network
-    modules: tuple[Any, ...]  # each ρ and its network
+    rhos: tuple[float, ...]  # each ρ
+    modules: tuple[Any, ...]  # its network
     chosen: float  # the ρ whose network is the result
     yardstick: Yardstick  # how they are measured
 
@@ -309,17 +309,17 @@ class NetworkModel(TabularModel):
                 "disparities are those of the training rows."
             )
             return {"frontier": self.frontier.to_dict(self.train, None), "notes": [note]}
-        found = self.frontier.to_dict(self.train, self.frontier.measure(table, confidence))
-        return {"frontier": found, "notes": [sentence(found)]}
+        record = self.frontier.to_dict(self.train, self.frontier.measure(table, confidence))
+        return {"frontier": record, "notes": [sentence(record)]}
 
     def attachments(self, details: Mapping[str, Any]) -> Mapping[str, str]:
         """Return the frontier as JSON, to stand beside the file; the page of the mitigation draws it."""
         import json
 
-        found = details.get("frontier")
-        if found is None:
+        record = details.get("frontier")
+        if record is None:
             return {}
-        text = json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        text = json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
         return {".frontier.json": text}
 
 

@@ -56,8 +56,8 @@ def make_metric(
             features | sensitive, list(sensitive), strength=strength, directions=named_directions(table, directions)
         )
     if kind == "face" and counterfactuals is not None:
-        given = read_given(counterfactuals, of, table.features)
-        return learn.face(given.columns, given.originals(), rank=rank, standardise=standardise)
+        pairs = read_given(counterfactuals, of, table.features)
+        return learn.face(pairs.columns, pairs.originals(), rank=rank, standardise=standardise)
     if kind in KINDS:
         stacked, people = _versions(features, flips)
         if kind == "face":
@@ -94,12 +94,12 @@ def _explore(columns: Mapping[str, NDArray[Any]], people: NDArray[np.int64], tab
     rows = len(table)
     count = min(5_000, len(people) - rows)
     versions = rows + rng.choice(len(people) - rows, count, replace=False)
-    alike = np.column_stack([people[versions], versions])
+    pairs = np.column_stack([people[versions], versions])
     middle = np.median(table.target)
     high = table.target > middle if table.task == "regression" else table.target == table.target.max()
-    one, two = rng.choice(np.flatnonzero(high), count), rng.choice(np.flatnonzero(~high), count)
-    apart = np.column_stack([one, two])
-    return learn.explore(columns, np.concatenate([alike, apart]), np.arange(2 * count) < count)
+    first, second = rng.choice(np.flatnonzero(high), count), rng.choice(np.flatnonzero(~high), count)
+    apart = np.column_stack([first, second])
+    return learn.explore(columns, np.concatenate([pairs, apart]), np.arange(2 * count) < count)
 
 
 def plain_encoder(table: Table) -> Encoder:
@@ -273,9 +273,9 @@ def swap_words(sentences: Sequence[str], words: Sequence[Sequence[str]]) -> Swap
     >>> swap_words(["Some people are gay", "Tea?"], [("gay", "straight")]).sentences
     ('Some people are straight',)
     """
-    lists = [[word.casefold() for word in one] for one in words]
-    listed = [word for one in lists for word in one]
-    lengths = {len(one) for one in lists}
+    lists = [[word.casefold() for word in line] for line in words]
+    listed = [word for line in lists for word in line]
+    lengths = {len(line) for line in lists}
     if len(lengths) != 1 or min(lengths) < 2:
         raise ParameterError(
             "words must be lists of at least two words, all of one length, as in [('he', 'she'), ('his', 'her')]"
@@ -285,7 +285,7 @@ def swap_words(sentences: Sequence[str], words: Sequence[Sequence[str]]) -> Swap
         raise ParameterError(
             f"the word {min(twice | {''} & set(listed))!r} is listed twice or empty: what should it become?"
         )
-    places = {word: (one, index) for one in lists for index, word in enumerate(one)}
+    places = {word: (line, index) for line in lists for index, word in enumerate(line)}
     pattern = re.compile(
         r"(?<!\w)(?:" + "|".join(map(re.escape, sorted(listed, key=len, reverse=True))) + r")(?!\w)", re.IGNORECASE
     )
@@ -295,8 +295,8 @@ def swap_words(sentences: Sequence[str], words: Sequence[Sequence[str]]) -> Swap
         for shift in range(1, len(lists[0])):
 
             def other(match: re.Match[str], shift: int = shift) -> str:
-                one, place = places[match.group().casefold()]
-                return _cased(one[(place + shift) % len(one)], match.group())
+                line, column = places[match.group().casefold()]
+                return _cased(line[(column + shift) % len(line)], match.group())
 
             version = pattern.sub(other, sentence)
             if version != sentence:

@@ -194,9 +194,9 @@ class _Run:
         distance = x.new_zeros(())
         counterpart: Tensor | None = None
         if self._searches and self.frame is not None:
-            found = self._search(x, y, index)
-            distance = found.cost.mean()
-            counterpart = found.moved(x, self.frame)
+            result = self._search(x, y, index)
+            distance = result.cost.mean()
+            counterpart = result.moved(x, self.frame)
             self._ascend(float(distance))
         elif method == "clp" and rho > 0:
             assert self.counterfactuals is not None  # noqa: S101 -- checked in `prepare`
@@ -273,8 +273,8 @@ class _Run:
         if not self._searches:
             value = loss(network.tail(network.root(x))[0], y)[0]
             return float(weights @ value)
-        found = self._search(x, y, None)
-        worst = settings.epsilon * self.multiplier + found.reward - self.multiplier * found.cost
+        result = self._search(x, y, None)
+        worst = settings.epsilon * self.multiplier + result.reward - self.multiplier * result.cost
         if settings.method == "sensr":
             return float(weights @ worst)
         value = loss(network.tail(network.root(x))[0], y)[0]
@@ -342,8 +342,10 @@ class _Part:
 
     def __init__(self, rows: NDArray[np.int64], weights: NDArray[np.float64] | None) -> None:
         self.rows = rows
-        own = None if weights is None else weights[rows]
-        self.chance = None if own is None or own.sum() == 0 else np.cumsum(own) / own.sum()
+        weights_here = None if weights is None else weights[rows]
+        self.chance = (
+            None if weights_here is None or weights_here.sum() == 0 else np.cumsum(weights_here) / weights_here.sum()
+        )
 
     def draw(self, rng: np.random.Generator, count: int) -> NDArray[np.int64]:
         if self.chance is not None:
@@ -392,10 +394,10 @@ class LossReward:
 
 def _cross_entropy(outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     logs = outputs.log_softmax(dim=1)
-    place = target.unsqueeze(1)
+    target_column = target.unsqueeze(1)
     slope = logs.exp()
-    slope.scatter_add_(1, place, slope.new_full(place.shape, -1.0))
-    return -logs.gather(1, place).squeeze(1), slope
+    slope.scatter_add_(1, target_column, slope.new_full(target_column.shape, -1.0))
+    return -logs.gather(1, target_column).squeeze(1), slope
 
 
 def _logistic(outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:

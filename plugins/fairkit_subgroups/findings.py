@@ -84,7 +84,7 @@ def findings(
         listed = statement.listed(measure)
         ends = statement.ends(measure, context.confidence)
         by_metric.append((measure, _of_metric(facts, measure, ends, listed)))
-        single += [_single(facts, measure, one, index) for index, one in enumerate(listed, 1)]
+        single += [_single(facts, measure, candidate, index) for index, candidate in enumerate(listed, 1)]
     whole = _whole(facts, by_metric)
     return [*whole, *(finding for _, finding in by_metric), *single]
 
@@ -137,8 +137,10 @@ def _of_metric(facts: SharedFacts, measure: Measure, ends: Ends, listed: list[Ra
         "listed": len(listed),
     }
     if ends.bounds:
-        known = [(share, bound) for share, bound in zip(statement.shares, ends.bounds, strict=True) if bound]
-        evidence["share_curve"] = [number for share, one in known for number in (share, min(one.at_most, 1.0) * unit)]
+        bounds = [(share, bound) for share, bound in zip(statement.shares, ends.bounds, strict=True) if bound]
+        evidence["share_curve"] = [
+            number for share, bound in bounds for number in (share, min(bound.at_most, 1.0) * unit)
+        ]
     if ends.surest is not None:
         evidence["conditions"] = facts.conditions(ends.surest.group)
         if facts.within(ends.surest.group):
@@ -260,9 +262,9 @@ class Ends(NamedTuple):
 class Statement:
     """Searches with the totals of an audit."""
 
-    searched: Searched  # what was searched, how, and what was counted
-    chosen: Parameters  # what was searched, how, and what was counted
-    total: Totals  # what was searched, how, and what was counted
+    searched: Searched  # what was searched
+    chosen: Parameters  # how
+    total: Totals  # what was counted
     confidence: float  # of everything together
 
     @property
@@ -312,15 +314,15 @@ class Statement:
         search, alpha = self.searches[measure.name], self.alpha(measure, confidence)
         surest, bounds = Surest(0, above=-np.inf), Bounds(self.shares, self.total.rows)
         search.look(alpha, [surest, bounds])
-        found = surest.result(search, alpha)
-        return Ends(found[0] if found else None, tuple(bounds.result(search, alpha)))
+        result = surest.result(search, alpha)
+        return Ends(result[0] if result else None, tuple(bounds.result(search, alpha)))
 
     def listed(self, measure: Measure) -> list[RankedGroup]:
         """Return the groups to show."""
         if self.chosen.validate == "half":
             size = Size(sure=True, sign=measure.worse)
-            found = [one for one in self.tested(measure, self.confidence) if size.one(one) > 0]
-            return found[: self.chosen.show]
+            candidates = [candidate for candidate in self.tested(measure, self.confidence) if size.one(candidate) > 0]
+            return candidates[: self.chosen.show]
         alpha = self.alpha(measure, self.confidence)
         return worst(self.searches[measure.name], self.people, alpha, self.chosen.show, share=self.chosen.share)
 
@@ -335,7 +337,7 @@ class Statement:
         """By metric: what the first half gives to test."""
         alpha = (1 - self.confidence) / TESTED / len(self.searches)
         return {
-            name: [one.group for one in worst(search, self.people, alpha, TESTED, share=self.chosen.share)]
+            name: [candidate.group for candidate in worst(search, self.people, alpha, TESTED, share=self.chosen.share)]
             for name, search in self.searches.items()
         }
 
@@ -344,8 +346,8 @@ class Statement:
         """By metric: draws of the largest standardised difference."""
         from fairkit_subgroups.searching.bootstrap import draws
 
-        kept, seed = self.people.kept, self.searched.seed
-        return {name: draws(search, kept, seed) for name, search in self.searches.items()}
+        sample, seed = self.people.kept, self.searched.seed
+        return {name: draws(search, sample, seed) for name, search in self.searches.items()}
 
     def covers(self, groups: Sequence[RankedGroup]) -> list[list[float]]:
         """Return which part of each group is in each other one."""
@@ -392,23 +394,23 @@ class Searched:
     measures: tuple[Measure, ...]  # what is measured
     halves: int  # 2 where half of the rows is for testing, else 1
     weight: float  # the largest weight; 0 without weights
-    unit: float  # what a loss of 1 is in the label's unit; whether losses are squares of differences of probabilities
-    squared: bool  # what a loss of 1 is in the label's unit; whether losses are squares of differences of probabilities
+    unit: float  # what a loss of 1 is in the label's unit
+    squared: bool  # whether losses are squares of differences of probabilities
     seed: int  # of the split in halves
     left: dict[str, str]  # why columns are not searched
 
     @property
     def layers(self) -> int:
         """How many copies of the tables there are: strata, times halves."""
-        return int(np.prod([one.size for one in self.strata], dtype=np.int64)) * self.halves
+        return int(np.prod([stratum.size for stratum in self.strata], dtype=np.int64)) * self.halves
 
     def stratum(self, layer: int) -> list[dict[str, Any]]:
         """Return the conditions that make a layer's stratum."""
-        number, found = layer // self.halves, []
+        number, columns = layer // self.halves, []
         for column in reversed(self.strata):
             number, cell = divmod(number, column.size)
-            found.append(column.condition((cell, cell)))
-        return found[::-1]
+            columns.append(column.condition((cell, cell)))
+        return columns[::-1]
 
     def statistics(self, *, soft: bool) -> list[str]:
         """Return the names of the statistics that are counted."""
@@ -420,7 +422,7 @@ class Searched:
             keep = batch.weights > 0
             batch, predictions = batch.take(keep), predictions.take(keep)
         rows = next(iter(views(batch, predictions, context.scorer, context.dataset)))[1]
-        columns = {one.name: batch.arrow(one.name) for one in (*self.family.columns, *self.strata)}
+        columns = {column.name: batch.arrow(column.name) for column in (*self.family.columns, *self.strata)}
         codes = self.family.encode(columns)
         keys = hashes(batch.rows, self.seed)
         layer = np.zeros(len(batch), dtype=np.int64)
@@ -430,8 +432,8 @@ class Searched:
             layer = 2 * layer + (keys & np.uint64(1)).astype(np.int64)
         values = self.values(rows)
         widths = {name: width_of(name, weighted=self.weight > 0) for name in values}
-        kept = RowSample(keys, codes, layer, values).smallest()
-        return Totals(count(self.family, codes, layer, values, widths, self.layers), len(batch), kept)
+        sample = RowSample(keys, codes, layer, values).smallest()
+        return Totals(count(self.family, codes, layer, values, widths, self.layers), len(batch), sample)
 
     def values(self, rows: Rows) -> dict[str, NDArray[Any]]:
         """Return the rows' contributions to the tables, by statistic."""
@@ -476,7 +478,7 @@ def search_for(
         if edge is not None
     }
     found, left = make_cells(tallies, tallies.rows, share=chosen.share, bins=chosen.bins, edges=edges)
-    cells = [one for one in found if one.name in names and one.name not in chosen.within]
+    cells = [column for column in found if column.name in names and column.name not in chosen.within]
     left = {name: reason for name, reason in left.items() if name in names and name not in chosen.within}
     if left and (named or not cells):
         name, reason = next(iter(left.items()))
@@ -508,11 +510,11 @@ def _strata(chosen: Parameters, tallies: Any, table: str) -> list[ColumnCells]:
     made, left = make_cells(some, tallies.rows, share=0.0, bins=MOST_STRATA, edges={})
     for name, reason in left.items():
         raise DataError(f"subgroups.within: column {name!r} of {table} makes no strata: {reason}")
-    for one in made:
-        many = len(getattr(tallies.columns[one.name], "values", ())) > one.plain
-        if many or one.size > MOST_STRATA:
+    for column in made:
+        many = len(getattr(tallies.columns[column.name], "values", ())) > column.plain
+        if many or column.size > MOST_STRATA:
             raise DataError(
-                f"subgroups.within: column {one.name!r} of {table} has more than {MOST_STRATA} values; "
+                f"subgroups.within: column {column.name!r} of {table} has more than {MOST_STRATA} values; "
                 "compare inside a column with fewer"
             )
     return made

@@ -199,10 +199,10 @@ class Multicalibrate(Mitigator):
                     "names; make it a sensitive column to describe groups by it"
                 )
         sensitive = [column for split in table.roles.sensitive for column in split.columns]
-        found = named or [name for name in (*table.features, *sensitive) if name in table.columns]
-        if not found:
+        names = named or [name for name in (*table.features, *sensitive) if name in table.columns]
+        if not names:
             raise ParameterError("there is no column to describe groups by: name some in `columns`")
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(names))
 
     def _learn(
         self,
@@ -236,8 +236,8 @@ class Multicalibrate(Mitigator):
         chosen, family = self.parameters, cells.family
         corrections = []
         for group, correction in zip(learned.groups, learned.corrections, strict=True):
-            told = family.conditions(*group)
-            corrections.append({"group": in_words(told), "conditions": told, "amount": correction.amount})
+            conditions = family.conditions(*group)
+            corrections.append({"group": in_words(conditions), "conditions": conditions, "amount": correction.amount})
         return {
             "base_model": model.sha256,
             "depth": chosen.depth,
@@ -268,11 +268,15 @@ def _some(part: LearningRows, keep: NDArray[np.bool_]) -> LearningRows:
 def _notes(base: BaseModel, learned: Learned, left: Mapping[str, str]) -> tuple[str, ...]:
     notes: Sequence[str] = [f"Not used to describe groups: {name}: {reason}." for name, reason in left.items()]
     if learned.corrections:
-        told = f"{len(learned.corrections)} corrections; on rows that they were not learned from the log loss falls by "
-        told += f"{learned.gain:.2g} (standard error {learned.error:.1g})."
+        sentence = (
+            f"{len(learned.corrections)} corrections; on rows that they were not learned from the log loss falls by "
+        )
+        sentence += f"{learned.gain:.2g} (standard error {learned.error:.1g})."
     else:
-        told = "The scores stay as they are: no correction surely lowers the log loss of rows it was not learned from."
-    return (*base.notes, told, *notes)
+        sentence = (
+            "The scores stay as they are: no correction surely lowers the log loss of rows it was not learned from."
+        )
+    return (*base.notes, sentence, *notes)
 
 
 # Learning corrections: Newton steps of the log loss for one group after the other, until other rows gain no more.
@@ -338,8 +342,8 @@ def learn(
         if candidate is None or candidate.gain < 0.5:
             break
         amount = float(np.float32(rate * candidate.amount))
-        place = cells.family.places[candidate.table]
-        conditions = tuple(cells.condition(*literal) for literal in place.literals(candidate.number))
+        layout = cells.family.places[candidate.table]
+        conditions = tuple(cells.condition(*literal) for literal in layout.literals(candidate.number))
         corrections.append(Correction(conditions, amount))
         groups.append((candidate.table, candidate.number))
         rows = np.flatnonzero(cells.family.member(fit.codes, candidate.table, candidate.number))
@@ -419,11 +423,11 @@ def learn_cells(
     tallies = {name: tally_column(_arrow(columns[name], name)) for name in names}
     made, left = make_cells(Tallies(tallies, rows), rows, share=share, bins=bins, edges={})
     scored, _ = make_cells(Tallies({SCORE: tally_column(as_arrow(base))}, rows), rows, share=share, bins=bins, edges={})
-    usable = [one for one in made if one.texts or one.plain > 1]
-    left |= {one.name: "it has one value besides missing ones" for one in made if one not in usable}
+    usable = [column for column in made if column.texts or column.plain > 1]
+    left |= {column.name: "it has one value besides missing ones" for column in made if column not in usable}
     edges = tuple(scored[0].starts[1:]) if scored else ()
     family = Family((*usable, *scored), depth)
-    return FamilyCells(family, tuple(_as_group(one) for one in usable), edges), left
+    return FamilyCells(family, tuple(_as_group(column) for column in usable), edges), left
 
 
 def _as_group(cells: ColumnCells) -> GroupColumn:
@@ -434,7 +438,7 @@ def _as_group(cells: ColumnCells) -> GroupColumn:
 
 def _arrow(values: NDArray[Any], name: str) -> pa.Array:
     """Return a raw column; numbers as the file gets them, in single precision."""
-    texts = values.dtype.kind in "OUS" and any(isinstance(one, str) for one in values[:1000].tolist())
+    texts = values.dtype.kind in "OUS" and any(isinstance(value, str) for value in values[:1000].tolist())
     if not texts:
         return as_arrow(as_float32(values, name).astype(np.float64))
-    return texts_as_arrow(np.array([one if isinstance(one, str) else None for one in values.tolist()], object))
+    return texts_as_arrow(np.array([value if isinstance(value, str) else None for value in values.tolist()], object))

@@ -9,8 +9,7 @@ import numpy as np
 
 from fairkit.auditing.measure import views
 from fairkit.data.arrow_types import as_numpy
-from fairkit.data.duplicate_rows import mixed
-from fairkit.data.groups import words_of
+from fairkit.data.hashing import mixed, words_of
 from fairkit.data.roles import value_text
 from fairkit.errors import DataError, ParameterError, did_you_mean
 from fairkit.intervals import guarded, two_sided
@@ -114,8 +113,8 @@ class People:
         hashes = np.zeros(len(numbers["outcome"]), dtype=np.uint64)
         for column in columns.values():
             hashes = mixed(hashes ^ _filled(column))
-        told = (numbers["outcome"], numbers["weights"], numbers["clusters"], *groups.values())
-        for values in told:  # not what the model says, which rounding may change on another machine
+        parts = (numbers["outcome"], numbers["weights"], numbers["clusters"], *groups.values())
+        for values in parts:  # not what the model says, which rounding may change on another machine
             hashes = mixed(hashes ^ np.asarray(values + 0.0, dtype=np.float64).view(np.uint64))
         self.order, self.label = _shuffled(hashes), collected.label
         self._columns = columns
@@ -148,11 +147,11 @@ def _filled(column: pa.Array) -> NDArray[np.uint64]:
     """Return a word for each cell; missing ones have one of their own."""
     import pyarrow.compute as pc
 
-    words = words_of(column)
+    hashed = words_of(column)
     absent = as_numpy(pc.is_null(column, nan_is_null=True))
     if absent.any():
-        words = np.where(absent, np.uint64(0x5BD1E995), words)
-    return words
+        hashed = np.where(absent, np.uint64(0x5BD1E995), hashed)
+    return hashed
 
 
 def _shuffled(hashes: NDArray[np.uint64]) -> Ints:
@@ -273,8 +272,8 @@ def conditions_of(chosen: Parameters) -> list[dict[str, Any]]:
             ends = []
         if not column or not sign:
             raise ParameterError(f"why.people: {text!r} is no condition; write COLUMN=VALUE or COLUMN=LOW:HIGH")
-        told = {"low": ends[0], "high": ends[1]} if ends else {"value": value or None}
-        conditions.append({"column": column, **told})
+        condition = {"low": ends[0], "high": ends[1]} if ends else {"value": value or None}
+        conditions.append({"column": column, **condition})
     return conditions
 
 
@@ -351,11 +350,11 @@ def design_effects(
     for y, d, w, (pi, t, f), by in zip(outcome, decision, weights, rates, gradients(*rates), strict=True):
         share = np.ones(len(y)) / len(y) if w is None else w / w.sum()
         # a row's influence on base rate, true positive rate and false positive rate
-        own = np.stack([y - pi, y * (d - t) / pi, (1 - y) * (d - f) / (1 - pi)], axis=1)
-        pulls.append(share[:, None] * own @ by.T)
+        influence = np.stack([y - pi, y * (d - t) / pi, (1 - y) * (d - f) / (1 - pi)], axis=1)
+        pulls.append(share[:, None] * influence @ by.T)
     every = np.concatenate(clusters)
     variance, _ = clustered(by_cluster(np.concatenate(pulls), every), every)
     plain = parts_of(cells).errors ** 2
     with np.errstate(all="ignore"):
-        found = np.nan_to_num(np.maximum(variance / plain, 1.0), nan=1.0, posinf=1.0)
-    return [float(value) for value in found]
+        effects = np.nan_to_num(np.maximum(variance / plain, 1.0), nan=1.0, posinf=1.0)
+    return [float(value) for value in effects]

@@ -58,7 +58,7 @@ class WhyAuditor(Auditor):
     def columns(self, context: AuditContext) -> Sequence[str]:
         """Name the model's columns, those that are allowed, and with `refit` all features."""
         features = () if getattr(context.scorer, "recorded", False) else context.scorer.columns
-        named = [str(one["column"]) for one in conditions_of(self.parameters)]
+        named = [str(condition["column"]) for condition in conditions_of(self.parameters)]
         lacking = next((name for name in named if name not in context.dataset.columns), None)
         if lacking is not None:
             hint = did_you_mean(lacking, context.dataset.columns, what="columns")
@@ -93,7 +93,7 @@ class WhyAuditor(Auditor):
         from fairkit_why.findings import findings
 
         found = findings(self.parameters, total, of_class(context))
-        return [no_bounds(one, context.dataset) for one in found]
+        return [no_bounds(finding, context.dataset) for finding in found]
 
 
 def of_class(context: AuditContext) -> AuditContext:

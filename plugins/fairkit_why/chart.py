@@ -97,10 +97,10 @@ class WaterfallChart(EvidenceChart):
 
 def _read(value: Any) -> list[tuple[str, float, Ends]]:
     result = []
-    for one in value:
-        ends = one["interval"]
+    for entry in value:
+        ends = entry["interval"]
         pair: Ends = (None, None) if ends is None else (float(ends[0]), float(ends[1]))
-        result.append((str(one["column"]), float(one["value"]), pair))
+        result.append((str(entry["column"]), float(entry["value"]), pair))
     return result
 
 
@@ -167,11 +167,11 @@ class Divided:
     """A gap, divided among players."""
 
     of: str  # what the gap is of
-    gap: float  # the difference of the groups' means, and how sure it is
-    noise: Noise  # the difference of the groups' means, and how sure it is
+    gap: float  # the difference of the groups' means
+    noise: Noise  # how sure it is
     means: tuple[float, float] | None  # of the group and of the reference; None where the scale has no origin
-    values: Array  # by player, and how sure they are; None where the groups are too small for intervals
-    sure: Noise  # by player, and how sure they are; None where the groups are too small for intervals
+    values: Array  # by player
+    sure: Noise  # how sure they are; None where the groups are too small for intervals
     players: tuple[str, ...]  # names
     sampled: dict[str, float] | None
     rows: tuple[Array, Array] | None = None
@@ -183,8 +183,8 @@ class Pair:
 
     people: People  # all rows
     sensitive: str  # names
-    group: str  # names
-    reference: str  # names
+    group: str
+    reference: str
     rows: tuple[Ints, Ints]  # the places of both groups' rows among all
     alone: bool  # whether there are no other groups
 
@@ -223,8 +223,8 @@ class Pair:
 
     def seed(self, model: str, of: str) -> np.random.Generator:
         """Make the generator of a metric's walks: from the model and the rows, so that nobody can choose a seed."""
-        told = f"{model}|{int(self.people.hashes.sum())}|{of}|{self.sensitive}|{self.group}|{self.reference}"
-        return np.random.default_rng(int.from_bytes(hashlib.sha256(told.encode()).digest()[:16], "little"))
+        seed_text = f"{model}|{int(self.people.hashes.sum())}|{of}|{self.sensitive}|{self.group}|{self.reference}"
+        return np.random.default_rng(int.from_bytes(hashlib.sha256(seed_text.encode()).digest()[:16], "little"))
 
     def gap(self, values: tuple[Array, Array], reach: float | None) -> tuple[float, tuple[float, float], Noise]:
         """Return the difference of means, the means, and how sure it is."""
@@ -242,15 +242,15 @@ class Pair:
         most = VARIANCE_ROWS if clusters is None else max(map(len, self.rows))
         chosen = tuple(np.arange(min(len(rows), most)) for rows in self.rows)
         groups = [np.ascontiguousarray(codes[:, rows]) for rows in self.rows]
-        found = score.attribution(groups[0], groups[1], self.weights, (chosen[0], chosen[1]))
-        values, rows = found.values, found.rows
+        attribution = score.attribution(groups[0], groups[1], self.weights, (chosen[0], chosen[1]))
+        values, rows = attribution.values, attribution.rows
         if of == "residual":
             y = self.each("outcome")
             assert y is not None  # noqa: S101 -- checked with the parameters
             means = [shares(w, len(v)) @ v for w, v in zip(self.weights, y, strict=True)]
             values = np.append(-values, means[0] - means[1])
-            own = y[0][chosen[0]] - means[1], means[0] - y[1][chosen[1]]
-            rows = np.column_stack([-rows[0], own[0]]), np.column_stack([-rows[1], own[1]])
+            gaps = y[0][chosen[0]] - means[1], means[0] - y[1][chosen[1]]
+            rows = np.column_stack([-rows[0], gaps[0]]), np.column_stack([-rows[1], gaps[1]])
             names = (*names, OUTCOME)
         w = tuple(None if w is None else w[c] for w, c in zip(self.weights, chosen, strict=True))
         part = None if clusters is None else (clusters[0][chosen[0]], clusters[1][chosen[1]])
@@ -258,7 +258,7 @@ class Pair:
         reach = np.maximum(np.abs(rows[0]).max(axis=0), np.abs(rows[1]).max(axis=0))
         total = rows[0].sum(axis=1, keepdims=True), rows[1].sum(axis=1, keepdims=True)
         spread, freedom = two_samples(total, (w[0], w[1]), self.sizes, part)
-        widest = np.array([max(np.abs(one).max() for one in total)])
+        widest = np.array([max(np.abs(values).max() for values in total)])
         return Divided(
             of=of,
             gap=float(values.sum()),
@@ -288,10 +288,10 @@ class Pair:
         assert f is not None  # noqa: S101 -- models without scores are refused before
         every = np.concatenate(self.rows)
         both = {name: values[every] for name, values in columns.items()}
-        known = np.concatenate(f)
-        asks = _PairAsks(asks_of(scorer, kind, both, players, known), len(f[0]))
+        outputs = np.concatenate(f)
+        asks = _PairAsks(asks_of(scorer, kind, both, players, outputs), len(f[0]))
         names = tuple("+".join(names) for names in players)
-        reach = np.full(len(players), float(np.ptp(known)) if kind == "score" else 1.0)
+        reach = np.full(len(players), float(np.ptp(outputs)) if kind == "score" else 1.0)
         if of == "residual":
             y = self.each("outcome")
             assert y is not None  # noqa: S101 -- checked with the parameters
@@ -299,10 +299,10 @@ class Pair:
             reach = np.append(reach, np.ptp(np.concatenate(y)))
         gap, means, noise = self.gap(f, 1.0 if kind == "decision" and of != "residual" else None)
         model = scorer.info.sha256 or scorer.info.name
-        found = walk(asks, f, self.weights, self.each("clusters"), len(names), calls=calls, rng=self.seed(model, of))
-        told = {"walks": found.walks, "calls": found.calls, "sampling_share": found.sampling}
-        sure = Noise(found.variance, found.degrees, reach, self.units)
-        return Divided(of, gap, noise, means, found.values, sure, names, told)
+        walks = walk(asks, f, self.weights, self.each("clusters"), len(names), calls=calls, rng=self.seed(model, of))
+        record = {"walks": walks.walks, "calls": walks.calls, "sampling_share": walks.sampling}
+        sure = Noise(walks.variance, walks.degrees, reach, self.units)
+        return Divided(of, gap, noise, means, walks.values, sure, names, record)
 
 
 class _PairAsks:
@@ -316,13 +316,13 @@ class _PairAsks:
         self.outcome: tuple[Array, Array] | None = None
 
     def differ(self, x: Ints, z: Ints) -> NDArray[np.bool_]:
-        found = self._asks.differ(x, z + self._shift)
+        differing = self._asks.differ(x, z + self._shift)
         y = self.outcome
-        return found if y is None else np.column_stack([found, y[0][x] != y[1][z]])
+        return differing if y is None else np.column_stack([differing, y[0][x] != y[1][z]])
 
     def mixed(self, x: Ints, z: Ints, from_x: NDArray[np.bool_]) -> Array:
         y = self.outcome
         if y is None:
             return self._asks.mixed(x, z + self._shift, from_x)
-        own = np.where(from_x[:, -1], y[0][x], y[1][z])
-        return np.asarray(own - self._asks.mixed(x, z + self._shift, from_x[:, :-1]))
+        mixture = np.where(from_x[:, -1], y[0][x], y[1][z])
+        return np.asarray(mixture - self._asks.mixed(x, z + self._shift, from_x[:, :-1]))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.data.duplicate_rows import mixed
+from fairkit.data.hashing import mixed
 from fairkit.intervals import guarded, student, two_sided
 from fairkit.support.lazy_dataclass import dataclass
 from fairkit_why.permutation_walks import by_cluster, clustered
@@ -41,8 +41,8 @@ class Left:
     """One version of the number."""
 
     value: float  # what is left of the gap
-    error: float  # its standard error, and degrees of freedom
-    degrees: float  # its standard error, and degrees of freedom
+    error: float  # its standard error
+    degrees: float  # the degrees of freedom
     refused: str | None  # why it is not printed; None where it is
     effective: float  # the effective rows of the weighted group
     far: float  # the share of people without a counterpart
@@ -59,9 +59,9 @@ class Left:
 class Unexplained:
     """What is left toward the group, toward the reference, and toward the overlap; and the nuisances' facts."""
 
-    toward_group: Left  # the three versions; each is the group's number less the reference's
-    toward_reference: Left  # the three versions; each is the group's number less the reference's
-    overlap: Left  # the three versions; each is the group's number less the reference's
+    toward_group: Left  # each the group's number less the reference's
+    toward_reference: Left
+    overlap: Left
     learners: dict[str, float | str]  # what the outcome was fitted with, and the share of boosted trees in the mix
     separating: tuple[str, float]  # the allowed column that separates the groups best, and its area under the curve
 
@@ -234,12 +234,12 @@ class Design:
         """Encode columns."""
         parts, owners, codes, text = [], [], [], []
         for index, values in enumerate(columns.values()):
-            words = values.dtype.kind == "O"
-            part, code = _dummies(values) if words else _splines(values.astype(np.float64))
+            is_text = values.dtype.kind == "O"
+            part, code = _dummies(values) if is_text else _splines(values.astype(np.float64))
             parts.append(part)
             owners += [index] * part.shape[1]
             codes.append(code)
-            text.append(words)
+            text.append(is_text)
         return cls(
             tuple(columns),
             np.array(owners, dtype=np.int64),
@@ -251,12 +251,12 @@ class Design:
 
     def separating(self, group: Bools, weights: Array, folds: Ints) -> tuple[str, float]:
         """Return the column by which the groups are told apart best, and the area under its curve on held-out rows."""
-        fit, found = folds != 0, []
+        fit, separated = folds != 0, []
         for index, name in enumerate(self.names):
             features = self.splines[:, self.of == index]
             said = _logistic(features, group.astype(np.float64), weights, fit)[~fit]
-            found.append((_area(said, group[~fit]), name))
-        area, name = max(found)
+            separated.append((_area(said, group[~fit]), name))
+        area, name = max(separated)
         return name, area
 
 
@@ -276,12 +276,12 @@ def _splines(values: Array) -> tuple[Array, Array]:
     filled = np.where(gone, np.median(values[~gone]) if not gone.all() else 0.0, values)
     kinds = np.unique(filled)
     if len(kinds) <= KNOTS:
-        found = (filled[:, None] == kinds).astype(np.float64)
+        basis = (filled[:, None] == kinds).astype(np.float64)
     else:
         knots = np.unique(np.quantile(filled, np.linspace(0, 1, KNOTS)))
         ends = np.repeat(knots[0], 3), np.repeat(knots[-1], 3)
-        found = BSpline.design_matrix(filled, np.concatenate([ends[0], knots, ends[1]]), 3).toarray()
-    return (np.column_stack([found, gone]) if gone.any() else found), values
+        basis = BSpline.design_matrix(filled, np.concatenate([ends[0], knots, ends[1]]), 3).toarray()
+    return (np.column_stack([basis, gone]) if gone.any() else basis), values
 
 
 def _logistic(features: Array, outcome: Array, weights: Array, fit: Bools) -> Array:
@@ -329,7 +329,7 @@ def _boosted(design: Design, outcome: Array, weights: Array, fit: Bools, *, chan
         "objective": "binary" if chances else "regression", "num_leaves": 8, "learning_rate": 0.1, "verbosity": -1,
         "deterministic": True, "num_threads": 1, "force_row_wise": True, "seed": 0,
     }  # fmt: skip
-    text = [index for index, words in enumerate(design.text) if words]
+    text = [index for index, is_text in enumerate(design.text) if is_text]
     data = lightgbm.Dataset(
         design.codes[fit], outcome[fit], weight=weights[fit], categorical_feature=text, params=parameters
     )

@@ -51,8 +51,8 @@ _TURNED = ("BRANCH_GTE", "BRANCH_GT", "BRANCH_NEQ")
 class Coding:
     """How features become codes of which every test asks ``code <= cut``, or whether they are in a set."""
 
-    feature: list[int]  # by coded column: the feature, and whether NaN goes with the small numbers
-    low: list[bool]  # by coded column: the feature, and whether NaN goes with the small numbers
+    feature: list[int]  # the feature, by coded column
+    low: list[bool]  # whether NaN goes with the small numbers
     cuts: list[NDArray[np.float64]]
     equal: list[str]  # by coded column, the mode of its equalities; empty where tests are inequalities
     masks: list[int]  # words with the codes of each set as bits
@@ -136,8 +136,8 @@ def _tests(ensemble: Ensemble) -> tuple[Coding, Ints, Ints, Ints, Ints]:
             codes += [len(cuts) + 1] if ensemble.missing[list(chain)].any() and not turned[node] else []
             column[node], cut[node] = len(coding.feature), len(coding.masks)
             bits = sum(1 << code for code in set(codes))
-            words = range((len(cuts) + 1) // WORD + 1)
-            coding.masks.extend(bits >> (WORD * word) & ((1 << WORD) - 1) for word in words)
+            word_range = range((len(cuts) + 1) // WORD + 1)
+            coding.masks.extend(bits >> (WORD * word) & ((1 << WORD) - 1) for word in word_range)
             if not turned[node]:
                 fails[node] = ensemble.no[chain[-1]]
         _add(coding, feature, False, cuts, kind)
@@ -200,8 +200,8 @@ class _Cutter:
         """Go down tests of constants."""
         while self.ensemble.mode[node] > 0 and self.player[self.column[node]] < 0:
             column = int(self.column[node])
-            held = self.coding.holds(column, int(self.cut[node]), int(self.codes[column, 0]))
-            node = self.sides(node)[0 if held else 1]
+            has_code = self.coding.holds(column, int(self.cut[node]), int(self.codes[column, 0]))
+            node = self.sides(node)[0 if has_code else 1]
         return node
 
     def tests_below(self, node: int) -> int:
@@ -398,8 +398,8 @@ class _TreeScore:
     @classmethod
     def of(cls, model: TreeModel, player: Ints, rows: Columns, players: int) -> _TreeScore | str:
         """Cut the trees; a sentence where their leaves have too many columns."""
-        one = {name: values[:1] for name, values in rows.items()}
-        fringes = cut_trees(model.ensemble, player, model.encoding(doubles=True)(one))
+        first_row = {name: values[:1] for name, values in rows.items()}
+        fringes = cut_trees(model.ensemble, player, model.encoding(doubles=True)(first_row))
         if max(map(len, fringes.coding.cuts), default=0) >= np.iinfo(np.uint16).max:
             return "A column of the trees has more than 65,534 thresholds."
         if fringes.steps > MOST_STEPS:

@@ -57,7 +57,7 @@ def findings(chosen: Parameters, total: Collected, context: AuditContext) -> lis
     why = Why(chosen, context, People(total))
     results: list[Finding] = []
     for pair in why.pairs():
-        gaps = [one for of in metrics_of(chosen, context) if (one := divided(why, pair, of)) is not None]
+        gaps = [division for of in metrics_of(chosen, context) if (division := divided(why, pair, of)) is not None]
         results += [_attribution(why, pair, gap) for gap in gaps]
         results += _parts(why, pair)
         if chosen.allowed:
@@ -117,11 +117,11 @@ def _attribution(why: Why, pair: Pair, division: Divided | Finding) -> Finding:
     halves = division.sure.half_width(each)
     order = np.lexsort((np.arange(len(division.values)), -np.abs(division.values)))
     columns = []
-    for place in order.tolist():
-        value, half = float(division.values[place]), float(halves[place])
-        unseen = division.sure.reach[place] == 0 and division.sampled is None
+    for index in order.tolist():
+        value, half = float(division.values[index]), float(halves[index])
+        unseen = division.sure.reach[index] == 0 and division.sampled is None
         interval = None if unseen else [value - half, value + half]
-        columns.append({"column": division.players[place], "value": value, "interval": interval})
+        columns.append({"column": division.players[index], "value": value, "interval": interval})
     evidence: dict[str, Any] = {"columns": columns}
     if division.sampled is None:
         evidence["method"] = "exact"
@@ -276,7 +276,7 @@ def refitted(why: Why, pair: Pair, divided: Sequence[Divided | Finding]) -> list
     from fairkit_why.chart import Divided
 
     columns = list(why.chosen.without)
-    first = next((one for one in divided if isinstance(one, Divided)), None)
+    first = next((divided_once for divided_once in divided if isinstance(divided_once, Divided)), None)
     if not columns and first is not None:
         columns = [first.players[int(np.argmax(np.abs(first.values)))]]
     training, audited = _training(why)
@@ -389,11 +389,13 @@ def _computed(why: Why, pair: Pair, name: str) -> dict[str, Any]:
     player, rng = why.names.index(name), pair.seed(why.context.scorer.info.name, f"without {name}")
     record: dict[str, Any] = {}
     for mine, label in ((0, "group"), (1, "reference")):
-        own = np.arange(sizes[mine]) + (0 if mine == 0 else sizes[0])
+        rows_of_group = np.arange(sizes[mine]) + (0 if mine == 0 else sizes[0])
         others = rng.integers(0, sizes[1 - mine], sizes[mine]) + (sizes[0] if mine == 0 else 0)
-        from_own = np.ones((len(own), len(why.players)), dtype=np.bool_)
+        from_own = np.ones((len(rows_of_group), len(why.players)), dtype=np.bool_)
         from_own[:, player] = False
-        change = (asks.mixed(own, others, from_own) - predictions[own]) * (1.0 if mine == 0 else -1.0)
+        change = (asks.mixed(rows_of_group, others, from_own) - predictions[rows_of_group]) * (
+            1.0 if mine == 0 else -1.0
+        )
         w = pair.weights[mine]
         part = shares(None if w is None else w[: sizes[mine]], sizes[mine])
         moved = float(part @ change)
@@ -410,9 +412,9 @@ def _computed(why: Why, pair: Pair, name: str) -> dict[str, Any]:
 class Why:
     """One audit's gaps."""
 
-    chosen: Parameters  # what was set, the model and the table, and all rows
-    context: AuditContext  # what was set, the model and the table, and all rows
-    people: People  # what was set, the model and the table, and all rows
+    chosen: Parameters  # what was set
+    context: AuditContext  # the model and the table
+    people: People  # all rows
 
     @cached_property
     def recorded(self) -> bool:
@@ -468,9 +470,9 @@ class Why:
             return 1
         f = self.people.number("decision") if self.context.scorer.task != "regression" else None
         f = self.people.number("score") if f is None else f
-        means = {} if f is None else {place: self._mean(f, rows[place]) for place in there}
+        means = {} if f is None else {code: self._mean(f, rows[code]) for code in there}
         if stated == LARGEST or (stated is None and (len(there) > 2 or not means)):
-            return max(there, key=lambda place: len(rows[place]))
+            return max(there, key=lambda code: len(rows[code]))
         if stated == HIGHEST:
             return max(means, key=means.__getitem__)
         if stated is None:
@@ -490,10 +492,10 @@ def parameters_of(pair: Pair, **more: Any) -> dict[str, Any]:
 
 def group_values(pair: Pair, means: tuple[float, float] | None) -> tuple[GroupValue, ...]:
     """Return both groups with their means."""
-    told = (None, None) if means is None else means
+    means_shown = (None, None) if means is None else means
     return tuple(
         GroupValue(group=name, rows=len(rows), value=value)
-        for name, rows, value in zip((pair.group, pair.reference), pair.rows, told, strict=True)
+        for name, rows, value in zip((pair.group, pair.reference), pair.rows, means_shown, strict=True)
     )
 
 

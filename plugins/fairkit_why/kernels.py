@@ -45,9 +45,9 @@ def _keys(codes: Any, start: Any, end: Any, program: Any, masks: Any, path: Any,
         code = codes[column, start:end]
         # kinds 0 to 2 compare the code with a cut, 3 to 5 look it up in a set of words
         if kind >= 3:
-            words = masks[program[p, 1] :]
+            bits = masks[program[p, 1] :]
             for i in range(rows):
-                inside = (words[code[i] // 63] >> (code[i] % 63)) & 1
+                inside = (bits[code[i] // 63] >> (code[i] % 63)) & 1
                 if kind == 5:
                     key[i] |= bit if inside else none
                 elif inside != (kind == 4):
@@ -154,8 +154,8 @@ def make_tables(
     for f in range(first, last):
         keys, width = 1 << bits[f], players[f]
         counted = hist[offsets[f - first] : offsets[f - first] + keys]
-        place = table_at[f - first]  # table[player, key] is tables[place + player * keys + key]
-        for at in range(place, place + keys * width):
+        table_start = table_at[f - first]  # table[player, key] is tables[table_start + player * keys + key]
+        for at in range(table_start, table_start + keys * width):
             tables[at] = 0.0
         pattern = np.empty(keys, np.int64)
         for leaf in range(from_leaf[f], from_leaf[f + 1]):
@@ -175,7 +175,7 @@ def make_tables(
             nodes = (k + 1) // 2
             _leaf_table(mine, k, rules[k, 0, :nodes], rules[k, 1, :nodes], moved, out)
             for j in range(k):
-                column = place + player[begin[leaf] + j] * keys
+                column = table_start + player[begin[leaf] + j] * keys
                 for key in range(keys):
                     tables[column + key] += value[leaf] * out[j, pattern[key]]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from fairkit.data.groups import BUCKETS
+from fairkit.data.hashing import BUCKETS
 from fairkit.errors import DataError, ModelError, ParameterError
 from fairkit.intervals import student, two_sided
 from fairkit.models.scorer import Predictions
@@ -62,12 +62,12 @@ class Asks(Protocol):
 class Walks:
     """What walks say."""
 
-    values: Array  # by player, shape [P]; the variance has the rows of both groups and the sampling in it
-    variance: Array  # by player, shape [P]; the variance has the rows of both groups and the sampling in it
-    degrees: Array  # by player, shape [P]; the variance has the rows of both groups and the sampling in it
+    values: Array  # by player, shape [P]
+    variance: Array  # of both groups' rows and of the sampling
+    degrees: Array  # its degrees of freedom
     sampling: float  # the sampling's share of the variance, over all players
-    walks: int  # how many walks were taken, and how many rows the model was asked about
-    calls: int  # how many walks were taken, and how many rows the model was asked about
+    walks: int  # how many walks were taken
+    calls: int  # how many rows the model was asked about
 
 
 def walk(
@@ -140,9 +140,9 @@ def _steps(
     path[row, step + 1] = values
     moved = moves.any(axis=1)
     path[moved, last[moved] + 1] = f[0][x][moved]
-    known = np.where(np.isnan(path), 0, np.arange(players + 1))
+    known_path = np.where(np.isnan(path), 0, np.arange(players + 1))
     # a player in whom both rows agree changes nothing: carry the last value forward
-    path = np.take_along_axis(path, np.maximum.accumulate(known, axis=1), axis=1)
+    path = np.take_along_axis(path, np.maximum.accumulate(known_path, axis=1), axis=1)
     return np.take_along_axis(np.diff(path, axis=1), rank, axis=1), len(row)
 
 
@@ -199,11 +199,11 @@ def _sampling(parts: Sequence[Array], pair: Array, n: float, m: float, walks: fl
     V_x = S_x/n + (S_z + S_e)/B and V_z = S_z/m + (S_x + S_e)/B. Of rows that are used once at most, all of the pairs'
     variance is sampling.
     """
-    found = []
+    noises = []
     for part, size in zip(parts, (n, m), strict=True):
         gap = 1 / size - 1 / walks
-        found.append(np.maximum((part - pair) / gap, 0.0) if gap > 1e-12 else np.zeros_like(pair))
-    return np.asarray(np.maximum(pair - (found[0] + found[1]) / walks, 0.0))
+        noises.append(np.maximum((part - pair) / gap, 0.0) if gap > 1e-12 else np.zeros_like(pair))
+    return np.asarray(np.maximum(pair - (noises[0] + noises[1]) / walks, 0.0))
 
 
 # The model on hybrid rows: through its own encoders, or, where these are understood, on features made once.
@@ -338,8 +338,8 @@ def _codes(values: NDArray[Any]) -> Ints:
 class Noise:
     """How sure numbers are."""
 
-    variance: Array  # of each number, and of freedom of the variance, shape [P]
-    degrees: Array  # of each number, and of freedom of the variance, shape [P]
+    variance: Array  # of each number, shape [P]
+    degrees: Array  # the variance's degrees of freedom, shape [P]
     reach: Array  # how far one row could pull each number, shape [P]; 0: no row that was seen pulls it at all
     rows: tuple[float, float]  # of both groups, or their clusters (effective ones under weights)
 
@@ -389,8 +389,8 @@ def by_cluster(values: NDArray[Any], clusters: Array) -> Array:
 def clustered(sums: Array, clusters: Array) -> tuple[Array, Array]:
     """Return the variance and the degrees of freedom of numbers that buckets of clusters pull, shapes [P]."""
     there = np.broadcast_to(np.bincount(clusters.astype(np.int64), minlength=BUCKETS) > 0, sums.shape)
-    found = noise_of(sums, there)
-    return found.variance, found.degrees
+    noise = noise_of(sums, there)
+    return noise.variance, noise.degrees
 
 
 def two_samples(

@@ -245,7 +245,7 @@ def _walk(model: Any) -> tuple[list[Any], list[Any]]:
         for sparse in getattr(graph, "sparse_initializer", ()):
             tensors.extend((sparse.values, sparse.indices))
         defaults = getattr(graph, "attribute_proto", ())
-        for attribute in (*defaults, *(one for node in graph.node for one in node.attribute)):
+        for attribute in (*defaults, *(attribute for node in graph.node for attribute in node.attribute)):
             tensors.extend([*attribute.tensors, *([attribute.t] if attribute.HasField("t") else [])])
             graphs.extend([*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])])
     return nodes, tensors
@@ -256,7 +256,7 @@ def summarise(path: Path) -> GraphSummary:
     model = _load(path, path)
     nodes, tensors = _walk(model)
     operators = Counter(_operator(node) for node in nodes)
-    attributes = [one for node in nodes for one in node.attribute]
+    attributes = [attribute for node in nodes for attribute in node.attribute]
     weights = sum(math.prod(tensor.dims) for tensor in tensors)
     weights += sum(len(attribute.floats) + len(attribute.ints) for attribute in attributes)
     return GraphSummary(
@@ -285,7 +285,7 @@ def _typed(value: Any) -> str:
     if not value.type.HasField("tensor_type"):
         return f"{name}: {value.type.WhichOneof('value') or 'untyped'}"
     kind = value.type.tensor_type
-    known = TensorProto.DataType.values()
-    element = TensorProto.DataType.Name(kind.elem_type).lower() if kind.elem_type in known else "unknown"
+    types = TensorProto.DataType.values()
+    element = TensorProto.DataType.Name(kind.elem_type).lower() if kind.elem_type in types else "unknown"
     shape = [str(d.dim_value) if d.HasField("dim_value") else (_text(d.dim_param) or "?") for d in kind.shape.dim]
     return f"{name}: {element}[{', '.join(shape)}]"

@@ -40,13 +40,13 @@ def certify(
             f"a {type(model).__name__} in memory has no digest that a certificate could name: write it as a file "
             "first, with fairkit.to_onnx(model, X, path)"
         )
-    asked = (lambda _: passphrase) if passphrase is not None else nobody_answers
-    secrets = [load_secret(one, passphrase=asked) for one in ([key] if isinstance(key, str | Path) else key)]
+    answer = (lambda _: passphrase) if passphrase is not None else nobody_answers
+    secrets = [load_secret(path, passphrase=answer) for path in ([key] if isinstance(key, str | Path) else key)]
     target = Path(output)
     check_writable(target)
     chosen = SignedSettings.of_audit(AuditSettings.of(named, settings), data.roles.to_dict())
-    opened = model if model is None or isinstance(model, OnnxModel) else OnnxModel.load(model)
-    raw, _ = signed(opened, data, chosen, secrets, about=about, valid_days=valid_days)
+    loaded = model if model is None or isinstance(model, OnnxModel) else OnnxModel.load(model)
+    raw, _ = signed(loaded, data, chosen, secrets, about=about, valid_days=valid_days)
     write_atomic(target, raw)
     return verified(raw, [secret.public for secret in secrets])
 
@@ -61,7 +61,7 @@ def verify(
     """Check a certificate file: ``fairkit verify``. What it returns holds, as far as the keys are trusted."""
     from fairkit_onnx.file import OnnxFile
 
-    keys = [load_public(one) for one in ([key] if isinstance(key, str | Path) else key)]
+    keys = [load_public(path) for path in ([key] if isinstance(key, str | Path) else key)]
     digest = None if model is None else OnnxFile.load(model).sha256
     table = None if data is None else data.learn().sha256
     return verified(read_file(certificate), keys, model_sha256=digest, data_sha256=table)

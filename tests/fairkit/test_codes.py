@@ -16,7 +16,7 @@ import pytest
 import fairkit
 from fairkit.data.arrow_types import codes_of, equal_cells
 from fairkit.data.digest import TableDigest
-from fairkit.data.duplicate_rows import column_hashes
+from fairkit.data.hashing import column_hashes
 from fairkit.data.parts import ParquetPart
 from fairkit.support import timings as threads_ahead
 from fairkit.support.timings import ahead

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import fairkit
-from fairkit.data.duplicate_rows import DIVISORS, MOST_DIVISIBLE, Repeats, RowCopies, copied_rows, mixed
-from fairkit.data.groups import words_of
+from fairkit.data.duplicate_rows import DIVISORS, MOST_DIVISIBLE, Repeats, RowCopies, copied_rows
+from fairkit.data.hashing import mixed, words_of
 
 
 def occurrences(rows):

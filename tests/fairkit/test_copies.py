@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fairkit.data.duplicate_rows import MOST, Repeats, mixed
+from fairkit.data.duplicate_rows import MOST, Repeats
+from fairkit.data.hashing import mixed
 
 
 @pytest.mark.parametrize("different", [1, 50, 20_000, 300_000])

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 import fairkit
-from fairkit.data.duplicate_rows import MOST_FINE, RowCopies, column_hashes, looks_like_id
+from fairkit.data.duplicate_rows import MOST_FINE, RowCopies, looks_like_id
+from fairkit.data.hashing import column_hashes
 
 
 def counted(table: pa.Table, cuts: list[int]) -> RowCopies:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fairkit
-from fairkit.data.groups import BUCKETS
+from fairkit.data.hashing import BUCKETS
 from fairkit.models.scorer import Predictions
 from fairkit.results.report import ModelInfo
 from fairkit_consistency import Flips, _change_interval, _share_interval

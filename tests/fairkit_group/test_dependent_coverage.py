@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 import fairkit
-from fairkit.data.groups import BUCKETS, buckets_of
+from fairkit.data.hashing import BUCKETS, buckets_of
 from fairkit.intervals import own_quantile
 from fairkit.statistics import Rows, Scores
 from fairkit_dependent import SCORE_BUCKETS, by_bucket, clustered, jackknife_pair

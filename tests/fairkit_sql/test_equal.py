@@ -110,7 +110,7 @@ def test_buckets_of_whole_numbers_and_text_are_even():
     import duckdb
     import ibis
 
-    from fairkit.data.groups import BUCKETS, buckets_of
+    from fairkit.data.hashing import BUCKETS, buckets_of
     from fairkit_sql.cells import bucket_of, compiled, standing_for
 
     ids = ibis.table({"a": "int64", "b": "string"}, name="ids")

@@ -142,8 +142,8 @@ def alternatives(
                 progress=progress,
             )
         except KeyboardInterrupt as error:
-            kept = f"finished draws are kept in {state}" if state else "name --state DIR to keep finished draws"
-            say(f"interrupted; {kept}")
+            resume_hint = f"finished draws are kept in {state}" if state else "name --state DIR to keep finished draws"
+            say(f"interrupted; {resume_hint}")
             raise typer.Exit(INTERRUPTED) from error
     if save is not None and result.verdict == "fail" and result.model is not None:
         write_atomic(save, result.model)
@@ -163,11 +163,13 @@ def _plan(test: Any, metric: str, reduction: float, share: float, laws: int, con
     from fairkit_alternatives.search import planned
 
     draws, least = planned(test, metric, laws, confidence=confidence, loss=0.0, reduction=reduction, share=share)
-    told = (
+    summary = (
         f"{draws} draws of each law. With models that decide 4 % of rows otherwise the test rows tell reductions from "
     )
-    told += f"{least:.3f} on; {reduction:g} is asked" + (": cannot tell, take more rows." if least > reduction else ".")
-    write(lambda _: told + "\n", None)
+    summary += f"{least:.3f} on; {reduction:g} is asked" + (
+        ": cannot tell, take more rows." if least > reduction else "."
+    )
+    write(lambda _: summary + "\n", None)
     raise typer.Exit(exit_code("inconclusive" if least > reduction else None))
 
 
@@ -189,9 +191,9 @@ def _laws(names: list[str] | None, file: Path | None) -> list[Law]:
     from fairkit.support.files import read_small
     from fairkit_alternatives.laws import Law, read_laws
 
-    own = {} if file is None else {law.name: law for law in read_laws(read_small(file), str(file))}
-    wanted = opt.split_names(names) or list(own) or ["reweigh"]
-    return [own[name] if name in own else Law.named(name) for name in wanted]
+    from_file = {} if file is None else {law.name: law for law in read_laws(read_small(file), str(file))}
+    wanted = opt.split_names(names) or list(from_file) or ["reweigh"]
+    return [from_file[name] if name in from_file else Law.named(name) for name in wanted]
 
 
 def _files(globs: list[str] | None) -> dict[str, Path]:

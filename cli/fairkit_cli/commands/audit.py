@@ -209,8 +209,8 @@ def _conditions(report: Report) -> list[str]:
     """Return the conditions of the group that the search listed."""
     from fairkit.results.findings import texts_of
 
-    found = next((f for f in report.findings if f.metric == "worst_subgroup_gap"), None)
-    conditions = None if found is None else found.evidence.get("conditions")
+    worst = next((f for f in report.findings if f.metric == "worst_subgroup_gap"), None)
+    conditions = None if worst is None else worst.evidence.get("conditions")
     if not conditions:
         raise ParameterError("no subgroup was found; name its conditions with --set why.people=")
     return texts_of(conditions)
@@ -277,8 +277,8 @@ def _assignments(population: list[str] | None) -> list[str]:
     """Return the auditor's parameters: ``sex:female=.51`` is ``data.population.sex=female:.51``."""
     shares: dict[str, list[str]] = {}
     for text in population or ():
-        place, equals, share = text.rpartition("=")
-        column, colon, group = place.partition(":")
+        pattern, equals, share = text.rpartition("=")
+        column, colon, group = pattern.partition(":")
         if not (equals and colon and group and share):
             raise ParameterError(f"--population {text!r} is not COLUMN:GROUP=SHARE, as in --population sex:female=.51")
         shares.setdefault(column, []).append(f"{group}:{share}")

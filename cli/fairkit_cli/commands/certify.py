@@ -260,19 +260,19 @@ def _sign_table(
 
     if sealed:
         raise ParameterError("--data-salted seals the rows of a lock, which has a policy: --max, --min or [[policy]]")
-    place = columns.data or settings.data.get("test") or settings.data.get("path")
-    if place is None:
+    path = columns.data or settings.data.get("test") or settings.data.get("path")
+    if path is None:
         raise ParameterError("name the table to sign: --data FILE")
-    data = load_data(place)
+    data = load_data(path)
     seen = data.learn()
     raw = sign_table(data.name, data.sha256, seen.rows + seen.dropped_rows, data.columns, secrets, purpose=purpose)
     write_atomic(output, raw)
-    found = SignedTable.read(raw)
+    table = SignedTable.read(raw)
     print_as(
         output_format,
-        found.to_dict() | {"statement": str(output)},
-        f"{output}: {found.name}, {found.rows:,} rows, content {found.sha256}; no policy, so the table alone is signed",
-        f"signed by key {', '.join(keyid[:16] for keyid in found.keyids)}",
+        table.to_dict() | {"statement": str(output)},
+        f"{output}: {table.name}, {table.rows:,} rows, content {table.sha256}; no policy, so the table alone is signed",
+        f"signed by key {', '.join(keyid[:16] for keyid in table.keyids)}",
     )
 
 
@@ -292,7 +292,9 @@ def check_alone(
 ) -> None:
     """Refuse options beside a lock: it has all settings, and none of them may be chosen again."""
     others = replace(columns, data=None, join=None)
-    typed = [one.name for group in (others, *groups) for one in fields(group) if getattr(group, one.name) is not None]
+    typed = [
+        field.name for group in (others, *groups) for field in fields(group) if getattr(group, field.name) is not None
+    ]
     typed += ["tool_scores"] * tool_scores
     typed += ["predictions"] * (predictions is not None) + ["pack"] * (pack is not None)
     if typed:
@@ -326,8 +328,8 @@ def by_lock(path: Path, columns: opt.DataOptions, salt: str | None = None) -> tu
         raise CertificateError(f"{path} is sealed: give the secret that its owner kept, with --set lock.salt=FILE")
     # answers to locked requests are another table; what they answer is checked when the audit has read them
     answers = dataset.roles.predictions is not None and dataset.roles.predictions.answer is not None
-    told = sealed(digest, str(salt)) if lock.sealed else digest
-    if told != lock.data_sha256 and not answers:
+    stated = sealed(digest, str(salt)) if lock.sealed else digest
+    if stated != lock.data_sha256 and not answers:
         raise CertificateError(
             f"{columns.data} is not the table that was locked: it has the content {digest[:16]}..., the lock names "
             f"{lock.data_sha256[:16]}..."
@@ -422,7 +424,7 @@ def _write_page(page: Path, others: tuple[Any, ...], *, recompute: bool) -> None
     from fairkit.support.files import check_writable, write_atomic
     from fairkit_cli.verifier.bundle import page as verifier_page
 
-    if recompute or any(one is not None for one in others):
+    if recompute or any(option is not None for option in others):
         raise FairkitError(
             "--page writes the page for everybody and checks nothing; leave the certificate and other options out"
         )
@@ -530,10 +532,10 @@ def _train_again(
         return
     evidence = Alternatives.from_dict(json.loads(signed[0]))
     if train is None or not evidence.about["selected_from_test"]:
-        needed = (
+        source = (
             "name the rows to learn from, --train FILE" if train is None else "its selection rows are a table apart"
         )
-        say(f"no alternative was trained again: {needed}; `fairkit alternatives --check` takes both")
+        say(f"no alternative was trained again: {source}; `fairkit alternatives --check` takes both")
         return
     settings = SignedSettings.from_dict(certificate.settings)
     rows = [settings.open_data(one, join) for one in (train, data)]

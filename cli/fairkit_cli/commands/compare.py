@@ -85,7 +85,7 @@ def compare(
     if models and any(map(is_report, models)):
         groups = (columns, conditions, where, sandbox, scoring)
         typed = (against, features_of, predictions, threshold)
-        if any(one is not None for one in typed) or any(group != type(group)() for group in groups):
+        if any(option is not None for option in typed) or any(group != type(group)() for group in groups):
             raise ParameterError("reports and certificates are compared as they are: leave the other options out")
         result = of_reports(models, policy)
         write(lambda terminal: text_of(result, output_format, terminal), output)

@@ -73,7 +73,7 @@ def own_features(texts: Sequence[str] | None, models: Sequence[str], many: int) 
             )
         model = max(named, key=len)
         columns = tuple(listed_names(text[len(model) + 1 :]))
-        for place in (index for index, one in enumerate(models) if one == model):
+        for place in (index for index, named in enumerate(models) if named == model):
             if not columns or features[place] is not None:
                 raise ParameterError(f"--features-of names the columns of {model!r} once, and at least one")
             features[place] = columns
@@ -82,10 +82,10 @@ def own_features(texts: Sequence[str] | None, models: Sequence[str], many: int) 
 
 def own_thresholds(texts: Sequence[str] | None, names: Sequence[str], files: Sequence[Any]) -> list[float | None]:
     """Read ``T``, of all subjects, and ``NAME=T``, of one: a model, or the text of a --predictions."""
-    found: dict[int, float] = {}
+    thresholds: dict[int, float] = {}
     for text in texts or ():
         name, _, value = text.rpartition("=")
-        places = [index for index, one in enumerate(names) if name in ("", one)]
+        places = [index for index, label in enumerate(names) if name in ("", label)]
         try:
             threshold = float(value)
         except ValueError:
@@ -94,12 +94,14 @@ def own_thresholds(texts: Sequence[str] | None, names: Sequence[str], files: Seq
             ) from None
         if not places:
             raise ParameterError(f"--threshold {text!r} names none of the models {', '.join(names)}; write MODEL=T")
-        if name and any(has_rule(files[place].proto) for place in places if place < len(files)):
+        if name and any(has_rule(files[index].proto) for index in places if index < len(files)):
             raise ParameterError(
                 f"--threshold {text!r}: {name} is a repaired file and keeps its own rule; leave it out"
             )
-        found = dict.fromkeys(places, threshold) | found if not name else found | dict.fromkeys(places, threshold)
-    return [found.get(index) for index in range(len(names))]
+        thresholds = (
+            dict.fromkeys(places, threshold) | thresholds if not name else thresholds | dict.fromkeys(places, threshold)
+        )
+    return [thresholds.get(index) for index in range(len(names))]
 
 
 def of_tables(
@@ -129,7 +131,7 @@ def of_tables(
         for model, data in zip((models[0], models[-1]), tables, strict=True)
     )
     more = changes_between(models, tables, settings, **engine)
-    found = compare_reports(first, second, settings.policy, alone=not more)
+    comparison = compare_reports(first, second, settings.policy, alone=not more)
     divided = {change.metric for change in more}
-    kept = (change for change in found.changes[0] if change.metric not in divided)
-    return replace(found, changes=((*kept, *more),))
+    shown = (change for change in comparison.changes[0] if change.metric not in divided)
+    return replace(comparison, changes=((*shown, *more),))

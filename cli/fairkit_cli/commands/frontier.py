@@ -155,8 +155,8 @@ def frontier(
     of_auditors = [text for text in assignments or [] if auditor and text.startswith(f"{auditor}.")]
     of_methods = [text for text in assignments or [] if text not in of_auditors]
     sweeps = read_sweeps(plugin or [], vary or [], search or [], of_methods, settings)
-    told = opt.AuditOptions(confidence=confidence, seed=seed, assignments=of_auditors)
-    audited = opt.audit_settings(told, settings)
+    audit_options = opt.AuditOptions(confidence=confidence, seed=seed, assignments=of_auditors)
+    audited = opt.audit_settings(audit_options, settings)
     data = opt.load_dataset(columns, settings, file="train" if settings.data.get("train") else "path")
     test_data = None
     if test is not None or (columns.data is None and settings.data.get("test")):
@@ -186,10 +186,10 @@ def frontier(
                 **where.arguments(),
             )
     except KeyboardInterrupt as error:
-        kept = (
+        resume_hint = (
             f"finished points are kept in {state}; run again to go on" if state else "name --state FILE to keep points"
         )
-        say(f"interrupted; {kept}")
+        say(f"interrupted; {resume_hint}")
         raise typer.Exit(INTERRUPTED) from error
     if output is not None and result.model is not None:
         write_atomic(output, result.model)

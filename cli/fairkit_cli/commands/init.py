@@ -62,9 +62,9 @@ def init(
         write_atomic(target, settings_text(None, None))
         say(f"wrote {target} without a look at a table: name yours, as in `fairkit init loans.csv`")
         return
-    given = {"decides": decides, "labels": labels, "errors": errors, "use": use, "law": law, "groups": groups}
+    answers = {"decides": decides, "labels": labels, "errors": errors, "use": use, "law": law, "groups": groups}
     roles = {"label": label, "favorable": favorable, "sensitive": split_names(sensitive and [sensitive])}
-    advice = _guided(data, roles, given)
+    advice = _guided(data, roles, answers)
     write_atomic(target, settings_text(data, advice))
     if output_format == "json":
         import json
@@ -78,13 +78,13 @@ def init(
 def _guided(data: str, roles: dict[str, Any], given: dict[str, str | None]) -> Advice:
     """Ask on a terminal for what no option answers, and return the advice."""
     from fairkit_guide.advice import advise, check_answers, tree
-    from fairkit_guide.look import look
+    from fairkit_guide.roles import guess_roles
 
     check_answers(given)
     typed = {key: value for key, value in given.items() if value is not None}
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return advise(data, **roles, **typed)
-    guess = look(data)
+    guess = guess_roles(data)
     if roles["favorable"] is None and roles["label"] in (None, guess.get("label")) and "asked" in guess:
         roles = roles | {
             "favorable": _choose(f"Which value of {guess['label']} is good for the person?", guess["asked"])
@@ -142,8 +142,8 @@ def _shown(advice: Advice) -> list[str]:
     """Return the advice in lines that fit the terminal, with what nobody answered first."""
     lines = advice.lines()
     if advice.defaults:
-        told = ", ".join(f"{key} = {advice.answers[key]}" for key in advice.defaults)
-        lines.insert(0, (0, f"Not answered, so the default: {told}"))
+        defaults = ", ".join(f"{key} = {advice.answers[key]}" for key in advice.defaults)
+        lines.insert(0, (0, f"Not answered, so the default: {defaults}"))
     return _wrapped(lines)
 
 
@@ -202,7 +202,7 @@ def _keys(table: dict[str, Any], before: str = "") -> list[str]:
 
 def _toml(value: Any) -> str:
     if isinstance(value, dict):
-        return f"{{ {', '.join(f'{key} = {_toml(one)}' for key, one in value.items())} }}"
+        return f"{{ {', '.join(f'{key} = {_toml(item)}' for key, item in value.items())} }}"
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(_toml, value))}]"
     if isinstance(value, (int, float)):
@@ -266,10 +266,10 @@ def _write_data() -> None:
     pq.write_table(loans_table(TRAIN_ROWS, seed=1), "train.parquet")
     pq.write_table(loans_table(TEST_ROWS, seed=2), "test.parquet")
     rates = loans_truth().approved_given_repay["sex"]
-    told = ", ".join(f"{rate:.1%} of the {sex} ones" for sex, rate in rates.items())
+    by_sex = ", ".join(f"{rate:.1%} of the {sex} ones" for sex, rate in rates.items())
     _say(
         f"{TRAIN_ROWS + TEST_ROWS:,} synthetic loan applications. The bank's past decisions are biased by a "
-        f"known amount: of the applicants who would repay it approved {told}. A model learns from those decisions."
+        f"known amount: of the applicants who would repay it approved {by_sex}. A model learns from those decisions."
     )
 
 

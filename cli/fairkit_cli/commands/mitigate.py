@@ -122,9 +122,9 @@ def mitigate(
         "value": value or (None if objective else settings.mitigate.get("value")),
     }
     again = opt.first_known(repeats, settings.mitigate.get("repeats"), 1)
-    asked = Plan(name, tuple(assignments or ()), search, again, audited.options.task)
+    wish = Plan(name, tuple(assignments or ()), search, again, audited.options.task)
     with drawing(output_format), progress_bar() as progress:
-        result = _searched_or_run(asked, train, shared | {"progress": progress}, settings)
+        result = _searched_or_run(wish, train, shared | {"progress": progress}, settings)
     registered = [] if register is None else _register(register, registry, result, target, settings)
     _show(result, target, registered, output_format, everything=everything)
     raise typer.Exit(
@@ -235,11 +235,11 @@ def _parameters(plugin: str, assignments: Any, config: Config) -> dict[str, Any]
     """Combine ``[mitigate.<plugin>]`` with --set KEY=VALUE (PLUGIN.KEY=VALUE means the same); --set wins."""
     from fairkit.parameters import split_assignment
 
-    given = dict(config.mitigators.get(plugin, {}))
+    parameters = dict(config.mitigators.get(plugin, {}))
     for text in assignments:
         key, value = split_assignment(text)
-        given[key.removeprefix(f"{plugin}.")] = value
-    return given
+        parameters[key.removeprefix(f"{plugin}.")] = value
+    return parameters
 
 
 def _register(name: str, folder: Path | None, result: MitigationResult, target: Path, config: Config) -> list[str]:
@@ -248,11 +248,13 @@ def _register(name: str, folder: Path | None, result: MitigationResult, target: 
 
     from fairkit_registry.store.registry import register_pair
 
-    place = config.registry_folder(folder)
+    folder_path = config.registry_folder(folder)
     with tempfile.TemporaryDirectory() as temporary:
         base = Path(temporary) / "before.onnx"
         base.write_bytes(result.baseline_onnx)
-        first, second = register_pair(name, base, target, place, method=result.plugin, witnesses=config.witnesses())
+        first, second = register_pair(
+            name, base, target, folder_path, method=result.plugin, witnesses=config.witnesses()
+        )
     return [first.reference, second.reference]
 
 

@@ -223,10 +223,10 @@ def _parts(texts: list[str] | None, example: str) -> dict[str | None, Any]:
         head, equals, _ = text.partition("=")
         name, colon, rest = text.partition(":")
         inside = colon and ":" in (head if equals else text)  # a group's own name may hold a colon
-        key, told = (name, rest) if inside else (None, text)
+        key, rest_of_key = (name, rest) if inside else (None, text)
         if key in parts:
             raise ParameterError(f"{text!r}: given twice; write {example}")
-        parts[key] = _numbers(told, example)
+        parts[key] = _numbers(rest_of_key, example)
     return parts
 
 

@@ -140,8 +140,8 @@ def monitored(folder: Path, newest: Shown) -> Monitoring:
     from fairkit_watch.records import courses
 
     with _watch_of(folder, newest) as watch:
-        look = watch.look(None)
-        return monitoring(look, courses(watch.judge, watch.data) if watch.data.days else ())
+        state = watch.look(None)
+        return monitoring(state, courses(watch.judge, watch.data) if watch.data.days else ())
 
 
 @contextlib.contextmanager
@@ -151,8 +151,8 @@ def _watch_of(folder: Path, newest: Shown) -> Iterator[Watch]:
 
     with Watch.open(folder, write=False) as watch:
         settings = watch.book.settings
-        own, certificate = newest.certificate.model_sha256, newest.certificate.sha256
-        if certificate != settings.certificate and (own is None or own != settings.sha256):
+        model_digest, certificate = newest.certificate.model_sha256, newest.certificate.sha256
+        if certificate != settings.certificate and (model_digest is None or model_digest != settings.sha256):
             about = f"the model {settings.sha256[:16]}" if settings.sha256 else "no model that it knows the digest of"
             raise ParameterError(
                 f"the watch {str(folder)!r} is about {about}, and not about what {newest.name} certifies"
@@ -166,7 +166,7 @@ def _accepted(states: str | None, unread_by: str | None, *, strict: bool) -> dic
         raise ParameterError("--accept-status and --accept-unread belong to --strict")
     if unread_by is not None and not unread_by.strip():
         raise ParameterError("--accept-unread takes the name of the person who accepts")
-    named = {one.strip(): "" for one in (states or "").split(",") if one.strip()}
+    named = {state.strip(): "" for state in (states or "").split(",") if state.strip()}
     if "unread" in named:
         raise ParameterError("--accept-status takes states of clauses; --accept-unread PERSON is for the others")
     return named | ({} if unread_by is None else {"unread": unread_by})
@@ -196,10 +196,10 @@ def _written(made: Rendering, shown: Shown, output_format: str) -> str:
 
 def told(shown: Sequence[Shown]) -> int:
     """Say on standard error what the checks said, and return the exit code."""
-    for one in shown:
-        if not one.signed:
-            say(f"{one.name}: {one.state[0].lower()}{one.state[1:]}")
-    return FAILED if any(one.failed for one in shown) else PASSED
+    for evidence in shown:
+        if not evidence.signed:
+            say(f"{evidence.name}: {evidence.state[0].lower()}{evidence.state[1:]}")
+    return FAILED if any(evidence.failed for evidence in shown) else PASSED
 
 
 # `fairkit packs`: the renderings for laws, and the state of their clauses.
@@ -221,10 +221,10 @@ def packs(ctx: typer.Context, output_format: opt.TableFormat = "table") -> None:
     """List the renderings for laws: name, law, source, edition, and the day on which the source was checked."""
     if ctx.invoked_subcommand is not None:
         return
-    found, failures = installed()
+    chosen, failures = installed()
     if output_format == "json":
-        print_json([pack.to_dict() for pack in found.values()])
-    for pack in found.values() if output_format == "table" else ():
+        print_json([pack.to_dict() for pack in chosen.values()])
+    for pack in chosen.values() if output_format == "table" else ():
         echo(
             f"{pack.name}  {pack.title}",
             f"    {pack.law}",

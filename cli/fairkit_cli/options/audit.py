@@ -103,7 +103,8 @@ MinRules = Annotated[
 ]
 TaskName = Annotated[str | None, setting_option("task")]
 Adjust = Annotated[
-    str | None, option("--adjust", "NAME", next(one.help for one in declared() if one.name == "adjustment"), POLICY)
+    str | None,
+    option("--adjust", "NAME", next(setting.help for setting in declared() if setting.name == "adjustment"), POLICY),
 ]
 
 _MORE = {"auditors": {"assignments": Assignments, "maximums": MaxRules, "minimums": MinRules}}
@@ -194,13 +195,15 @@ def _say_replaced(rules: Sequence[Rule], config: Config) -> None:
     weaker, left = [], 0
     for rule in config.policy:
         typed = [
-            one for one in rules if (one.metric, one.sensitive, one.side) == (rule.metric, rule.sensitive, rule.side)
+            replaced
+            for replaced in rules
+            if (replaced.metric, replaced.sensitive, replaced.side) == (rule.metric, rule.sensitive, rule.side)
         ]
         left += not typed
         weaker += [
             f"{rule.metric}{f':{rule.sensitive}' if rule.sensitive else ''} {rule.side} {rule.limit:g}"
-            for one in typed
-            if (rule.limit > one.limit if rule.side == "max" else rule.limit < one.limit)
+            for rule_typed in typed
+            if (rule.limit > rule_typed.limit if rule.side == "max" else rule.limit < rule_typed.limit)
         ]
     if weaker:
         say(f"{config.path}: weaker than the command line's rules, which hold instead: {', '.join(weaker)}")
@@ -215,8 +218,8 @@ def _stated(setting: Setting, typed: AuditOptions, config: Config) -> Any:
         value = split_names(value) or None
     elif setting.kind == "columns":
         value = _renamed(value) or None
-    told: Mapping[str, Any] = getattr(config, setting.table)
-    return told.get(setting.key) if value is None else value
+    stated: Mapping[str, Any] = getattr(config, setting.table)
+    return stated.get(setting.key) if value is None else value
 
 
 def _renamed(texts: Sequence[str] | None) -> dict[str, str]:

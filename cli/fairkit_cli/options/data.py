@@ -499,6 +499,6 @@ def stated_facts(typed: Sequence[str] | None, config: Config, *, dated: bool) ->
 
 def today() -> str:
     """Return the day in UTC as 2026-01-31; that of SOURCE_DATE_EPOCH (seconds since 1970) where it is set."""
-    given = os.environ.get("SOURCE_DATE_EPOCH", "")
-    moment = datetime.fromtimestamp(int(given), UTC) if given.isdecimal() else datetime.now(UTC)
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+    moment = datetime.fromtimestamp(int(epoch), UTC) if epoch.isdecimal() else datetime.now(UTC)
     return moment.date().isoformat()

@@ -49,7 +49,7 @@ def expanded(command: Callable[..., Any], rare: Mapping[str, str] = types.Mappin
         if is_dataclass(parameter.annotation)
     }
     flat: list[inspect.Parameter] = []
-    known: dict[str, Field] = {}
+    fields_by_name: dict[str, Field] = {}
     for name, parameter in signature.parameters.items():
         hints = {name: parameter.annotation}
         if name in gathered:
@@ -60,17 +60,19 @@ def expanded(command: Callable[..., Any], rare: Mapping[str, str] = types.Mappin
             mark = _mark(each, hint, rare)
             key = keys.get(each) if mark is None else mark.key
             if key is not None:
-                known[key] = Field(each, _plain(hint), mark)
+                fields_by_name[key] = Field(each, _plain(hint), mark)
             if mark is None:
                 default = None if name in gathered else parameter.default
                 kind = inspect.Parameter.KEYWORD_ONLY
                 flat.append(inspect.Parameter(each, kind, default=default, annotation=hint))
-    flat = [_with_keys(one, known) if one.name == ASSIGNMENTS else one for one in flat]
-    hidden = {one.name: _default(signature, one.name) for one in known.values() if one.rare is not None}
+    flat = [_with_keys(parameter, fields_by_name) if parameter.name == ASSIGNMENTS else parameter for parameter in flat]
+    hidden = {
+        field.name: _default(signature, field.name) for field in fields_by_name.values() if field.rare is not None
+    }
 
     def run(**typed: Any) -> Any:
         typed = hidden | typed
-        _assign(typed, known)
+        _assign(typed, fields_by_name)
         for name, cls in gathered.items():
             typed[name] = cls(**{field.name: typed.pop(field.name) for field in fields(cls)})
         from fairkit.plugins import listed_once
@@ -82,7 +84,7 @@ def expanded(command: Callable[..., Any], rare: Mapping[str, str] = types.Mappin
     run.__name__ = command.__name__
     run.__signature__ = signature.replace(parameters=flat)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in flat}
-    run.keys = {key: field.rare for key, field in known.items() if field.rare is not None}  # type: ignore[attr-defined]
+    run.keys = {key: field.rare for key, field in fields_by_name.items() if field.rare is not None}  # type: ignore[attr-defined]
     return run
 
 
@@ -113,9 +115,9 @@ def _with_keys(parameter: inspect.Parameter, known: Mapping[str, Field]) -> insp
     keys = [key for key, field in known.items() if field.rare is not None]
     if not keys:
         return parameter
-    told = copy.copy(get_args(parameter.annotation)[1])
-    told.help = f"{told.help} Also: {', '.join(keys)}."
-    return parameter.replace(annotation=Annotated[list[str] | None, told])
+    option = copy.copy(get_args(parameter.annotation)[1])
+    option.help = f"{option.help} Also: {', '.join(keys)}."
+    return parameter.replace(annotation=Annotated[list[str] | None, option])
 
 
 def _assign(typed: dict[str, Any], known: Mapping[str, Field]) -> None:

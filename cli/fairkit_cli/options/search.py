@@ -86,8 +86,8 @@ class SearchOptions:
 
     def typed(self) -> list[str]:
         """Return the options that were given, as they are typed."""
-        given = [name for name in self.__slots__ if getattr(self, name) is not None]
-        return ["--blind" if name == "blind" else f"--set mitigate.{name}" for name in given]
+        options = [name for name in self.__slots__ if getattr(self, name) is not None]
+        return ["--blind" if name == "blind" else f"--set mitigate.{name}" for name in options]
 
     def arguments(self, config: Config) -> dict[str, Any]:
         """Return keyword arguments for `fairkit.repair`; options win over the configuration file."""

@@ -61,11 +61,11 @@ def certificate_page(reference: str, certificates: Sequence[Certificate]) -> Pag
         )
     chosen = next((each for each in certificates if each.verified), certificates[0])
     report = stated_report(chosen)
-    held = "verified with a trusted key" if chosen.verified else "NOT verified: no trusted key"
+    trust = "verified with a trusted key" if chosen.verified else "NOT verified: no trusted key"
     entries = [
         ("Version", name_of(reference)),
         *_identity(chosen),
-        ("Signature", f"signature {held}"),
+        ("Signature", f"signature {trust}"),
         ("Certificates of this version", str(len(certificates))),
     ]
     parts = [
@@ -207,8 +207,8 @@ def repair_that_passes(shown: Sequence[Shown]) -> Shown | None:
 
     for passing in reversed(holding("pass")):
         for failing in holding("fail"):
-            own = failing.certificate.model_sha256 == passing.certificate.model_sha256
-            if not own and terms(failing) == terms(passing):
+            same_model = failing.certificate.model_sha256 == passing.certificate.model_sha256
+            if not same_model and terms(failing) == terms(passing):
                 return passing
     return None
 
@@ -238,11 +238,11 @@ def _moved(shown: Sequence[Shown], like: Finding) -> Section:
             tip = f"{name}: {number(value)}, interval {interval(pair)}"
             drawn.append(ForestRow(name=name, value=value, tip=tip, interval=pair, status=status))
         rows.append((name_of(name), *sized(value, pair), report.data.name))
-    place = f" · {like.place}" if like.sensitive else ""
-    title = f"{like.metric}{place}"
+    between = f" · {like.place}" if like.sensitive else ""
+    title = f"{like.metric}{between}"
     table = Table(title, [*words("certificate"), *numbers("value", "interval"), *words("table")], rows)
     chart = forest_chart(drawn, title, f"{title} by certificate", table)
-    return Section([*metric_cell(like), place], [chart], "part")
+    return Section([*metric_cell(like), between], [chart], "part")
 
 
 # Two models on the same rows: what is significantly better or worse, and every number.
@@ -300,11 +300,13 @@ def change_parts(changes: Sequence[Change], names: tuple[str, str], confidence: 
     for title, more, chosen in (("Performance", level, performance), ("Between groups", "", between)):
         if chosen:
             apart = [each for each in chosen if each.outcome != "same"] or chosen
-            alike = ", ".join(_where(each, short=True) for each in chosen if each not in apart)
+            unchanged = ", ".join(_where(each, short=True) for each in chosen if each not in apart)
             inner = [
                 change_table(chosen, names, title, brief=True, on=On.SUMMARY),
                 change_table(apart, names, title, brief=True, on=On.SCREEN),
-                Note(f"No significant difference: {alike}. --format json has all.", on=On.SCREEN) if alike else None,
+                Note(f"No significant difference: {unchanged}. --format json has all.", on=On.SCREEN)
+                if unchanged
+                else None,
             ]
             parts.append(Section([title, more], inner, "part", on=On.TEXT))
             parts += _charts(title, chosen, names)

@@ -27,12 +27,12 @@ def band(curve: Sequence[Sequence[float]], across: float, along: float) -> Itera
 
 def heights(curve: Sequence[Sequence[float]], x: float) -> tuple[float, float]:
     """Read a curve between its points: its lowest and its highest point at x, which differ where it is vertical."""
-    found = []
+    crossings = []
     for (x0, y0), (x1, y1) in itertools.pairwise(curve):
         if x0 <= x <= x1:
-            found += [y0, y1] if x0 == x1 else [y0 + (y1 - y0) * (x - x0) / (x1 - x0)]
-    found = found or [curve[-1][1]]
-    return float(min(found)), float(max(found))
+            crossings += [y0, y1] if x0 == x1 else [y0 + (y1 - y0) * (x - x0) / (x1 - x0)]
+    crossings = crossings or [curve[-1][1]]
+    return float(min(crossings)), float(max(crossings))
 
 
 COLOURS = tuple(f"var(--c{i})" for i in range(1, 9))
@@ -163,8 +163,8 @@ def _axis(field: str, title: str, **more: Any) -> Spec:
 
 def _points(x: Spec, y: Spec, names: Sequence[str], **mark: Any) -> Spec:
     """Points that answer to the pointer; invisible unless they are told to be seen."""
-    look = {"type": "point", "filled": True, "size": 50, "opacity": 0, **mark}
-    return layer(look, x=x, y=y, color=_by_group(names)["color"], description=TIP)
+    mark_style = {"type": "point", "filled": True, "size": 50, "opacity": 0, **mark}
+    return layer(mark_style, x=x, y=y, color=_by_group(names)["color"], description=TIP)
 
 
 MOST_MARKED = 3
@@ -368,10 +368,10 @@ def step_curve(points: Sequence[Spec], *, narrow: bool) -> Spec:
 class Timeline:
     """A number over the days."""
 
-    days: Sequence[str]  # the course; NaN where nothing is known
-    values: Sequence[float]  # the course; NaN where nothing is known
-    low: Sequence[float]  # the course; NaN where nothing is known
-    high: Sequence[float]  # the course; NaN where nothing is known
+    days: Sequence[str]  # the days of the course, the oldest first
+    values: Sequence[float]  # its numbers; NaN where nothing is known
+    low: Sequence[float]  # the lower ends of their intervals
+    high: Sequence[float]  # the upper ends
     weeks: Sequence[tuple[str, str, float | None, tuple[float, float] | None]]
     limit: float  # the rule's
     reference: tuple[float, tuple[float, float]] | None = None  # the certificate's value and interval
@@ -441,8 +441,8 @@ def _reference(chart: Timeline, x: Spec, y: Spec) -> list[Spec]:
     if chart.reference is None or not chart.days:
         return []
     value, (low, high) = chart.reference
-    told = f"The certificate: {value:.3f} [{low:.3f}, {high:.3f}]"
-    rows = [{"t": chart.days[0], "value": value, "low": low, "high": high, "tip": told}]
+    caption = f"The certificate: {value:.3f} [{low:.3f}, {high:.3f}]"
+    rows = [{"t": chart.days[0], "value": value, "low": low, "high": high, "tip": caption}]
     return [
         layer(_RULE, rows, x=x, y={**y, "field": "low"}, y2={"field": "high"}),
         _day_points(rows, x, y, shape="diamond", size=110, color="var(--ink)", opacity=1),
@@ -505,7 +505,7 @@ def shares(days: Sequence[str], values: Sequence[Sequence[float]], names: Sequen
 
 
 def _time(chart: Timeline, *, narrow: bool) -> Spec:
-    first, last = (date.fromisoformat(chart.days[place]) for place in (0, -1))
+    first, last = (date.fromisoformat(chart.days[end]) for end in (0, -1))
     room = max((last - first).days // 40, 1)
     domain = [(first - timedelta(room)).isoformat(), (last + timedelta(room)).isoformat()]
     return {
@@ -534,8 +534,8 @@ def _domain(chart: Timeline) -> list[float]:
     numbers += [value for _, _, value, _ in chart.weeks if value is not None]
     if chart.reference is not None:
         numbers += [chart.reference[0], *chart.reference[1]]
-    known = [number for number in numbers if math.isfinite(number)]
-    low, high = min(known), max(known)
+    finite = [number for number in numbers if math.isfinite(number)]
+    low, high = min(finite), max(finite)
     room = 0.05 * (high - low) or 0.05
     return [low - room if low < 0 or low - room > 0 else 0.0, high + room]
 

@@ -117,8 +117,8 @@ _ON_SCREEN = 9
 
 def largest_of(report: Report, sensitive: str) -> list[Part]:
     """Return the largest disparities of one column, for a screen."""
-    found = disparities(report, most=len(report.findings))
-    chosen = sorted((f for f in found if f.sensitive == sensitive), key=lambda each: rule_for(report, each) is None)
+    largest = disparities(report, most=len(report.findings))
+    chosen = sorted((f for f in largest if f.sensitive == sensitive), key=lambda each: rule_for(report, each) is None)
     most = max(_ON_SCREEN // max(len(report.data.groups), 1), 4)
     more = len(chosen) - most
     table = findings_table(report, chosen[:most], sensitive, bars=True, place=False, on=On.SCREEN)
@@ -135,8 +135,12 @@ def _charts(report: Report, findings: Sequence[Finding]) -> Iterator[Chart]:
             return "ratio between groups; 1 is parity"
         if kind == "level":
             return "of the group that is worst off"
-        own = _upper(finding) > _UNIT_SCALE
-        return "difference, in the metric's own unit; 0 is parity" if own else "difference between groups; 0 is parity"
+        own_scale = _upper(finding) > _UNIT_SCALE
+        return (
+            "difference, in the metric's own unit; 0 is parity"
+            if own_scale
+            else "difference between groups; 0 is parity"
+        )
 
     for label, chosen in _by_axis(findings, axis):
         rows = [forest_row(report, each) for each in chosen]
@@ -152,8 +156,8 @@ def forest_row(report: Report, finding: Finding) -> ForestRow:
     """Say about a finding what its line in a forest plot shows."""
     rule = rule_for(report, finding)
     about = metric_name(finding).removeprefix(finding.metric)
-    place = f" · {finding.place}" if finding.sensitive else ""
-    name = f"{metric_term(finding.metric).plain}{about}{place}{' ✓' if survives(finding) else ''}"
+    between = f" · {finding.place}" if finding.sensitive else ""
+    name = f"{metric_term(finding.metric).plain}{about}{between}{' ✓' if survives(finding) else ''}"
     tip = f"{name}: {number(finding.value)}, interval {interval(finding.interval)}"
     if rule is not None:
         tip += f", {rule.rule.say()}: {rule.verdict}"

@@ -124,8 +124,8 @@ def _picked(result: Frontier) -> Inline:
     """Say which point was chosen, how sure it was, and what the test rows say of it."""
     if result.chosen is None:
         return [Span("Nothing picked", "strong"), ": no point is done."]
-    kept = result.verdict in (None, "pass")
-    word = "Picked" if kept else f"Not picked ({result.verdict}), the surest point"
+    passes = result.verdict in (None, "pass")
+    word = "Picked" if passes else f"Not picked ({result.verdict}), the surest point"
     sentence: list[Inline] = [
         Span(word, "strong"),
         ": ",
@@ -134,8 +134,8 @@ def _picked(result: Frontier) -> Inline:
     ]
     if result.verdict is not None:
         chance = result.chances[result.chosen] or 0.0
-        told = f"Predicted chance of keeping the limit {result.limit:g}: {chance:.2f}. On the test rows: "
-        sentence.append(f" {told}{result.verdict}: {as_options(result.reason)}.")
+        text = f"Predicted chance of keeping the limit {result.limit:g}: {chance:.2f}. On the test rows: "
+        sentence.append(f" {text}{result.verdict}: {as_options(result.reason)}.")
     return sentence
 
 
@@ -217,9 +217,9 @@ def _repeats(result: Frontier) -> Section | None:
         return None
     count = max(len(values) for values in result.repeats.values())
     rows: list[Sequence[Cell]] = []
-    for place, values in result.repeats.items():
+    for point, values in result.repeats.items():
         x, y = (f"{number(min(axis))} to {number(max(axis))}" for axis in zip(*values, strict=True))
-        rows.append((name_of(result.points[place].name), y, x))
+        rows.append((name_of(result.points[point].name), y, x))
     title = f"Each trained {count} times, on rows drawn anew: no interval covers this"
     columns = [*words("point"), *numbers(result.performance, result.disparity)]
     return Section(title, [Table("Retraining", columns, rows)])

@@ -66,9 +66,9 @@ def panel(report: Report, finding: Finding, histogram: Histogram) -> Panel | Non
         return None
     start = _model_threshold(report, histogram)
     rules = [
-        one.rule.to_dict()
-        for one in report.policy
-        if one.rule.sensitive in (None, finding.sensitive) and not one.rule.within
+        judgement.rule.to_dict()
+        for judgement in report.policy
+        if judgement.rule.sensitive in (None, finding.sensitive) and not judgement.rule.within
     ]
     record = {
         "edges": histogram.edges,
@@ -100,9 +100,9 @@ def _model_threshold(report: Report, histogram: Histogram) -> int:
     edges = range(len(histogram.edges))
     decisions = report.decisions
     if not decisions:
-        return min(edges, key=lambda place: abs(histogram.edges[place] - 0.5))
+        return min(edges, key=lambda edge: abs(histogram.edges[edge] - 0.5))
     bins = [sum(map(sum, part)) for part in zip(*histogram.groups.values(), strict=True)]
-    return min(edges, key=lambda place: abs(sum(bins[place:]) - decisions["favorable"]))
+    return min(edges, key=lambda edge: abs(sum(bins[edge:]) - decisions["favorable"]))
 
 
 MOST_LINES = 6
@@ -167,12 +167,12 @@ def _without_group(rows: Sequence[GroupRow], metrics: Sequence[str], confidence:
     last = rows[-1]
     if last.group != NO_GROUP:
         return []
-    known = [
+    rates = [
         f"{metric.replace('_', ' ')} {number(value)} {interval(pair)}"
         for metric, value, pair in zip(metrics, last.values, last.intervals, strict=True)
         if value is not None
     ]
-    return [Note(f"{NO_GROUP}: in no comparison; {confidence:.0%} intervals: {', '.join(known)}.", "muted")]
+    return [Note(f"{NO_GROUP}: in no comparison; {confidence:.0%} intervals: {', '.join(rates)}.", "muted")]
 
 
 def bar_scale(cells: Sequence[tuple[float | None, Interval | None]]) -> Interval:
@@ -384,10 +384,10 @@ def _strata(finding: Finding, within: str) -> Section:
 def finding_page(finding: Finding) -> Page:
     """Return the page of a finding."""
     term = metric_term(finding.metric)
-    place = [" between groups of ", name_of(finding.place)] if finding.place else [" over all rows"]
+    between = [" between groups of ", name_of(finding.place)] if finding.place else [" over all rows"]
     level = f", {finding.confidence:.0%} interval {interval(finding.interval)}."
     pair = ". There is no interval." if finding.interval is None else level
-    head = [Span(f"{term.plain}: {number(finding.value)}", "strong"), *place, pair]
+    head = [Span(f"{term.plain}: {number(finding.value)}", "strong"), *between, pair]
     parts: list[Part | None] = [
         Note(head, "banner", "undecided" if finding.inconclusive else "none", word=""),
         Note(f"Undecided: {finding.inconclusive}") if finding.inconclusive else None,

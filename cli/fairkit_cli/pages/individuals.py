@@ -167,9 +167,9 @@ def _same(label: str, columns: Mapping[str, Any]) -> list[Part]:
         return [Note("Nothing else is the same.", "muted", on=On.TEXT)]
     # A one-hot 0 tells little: what is the case comes first.
     named = sorted(columns, key=lambda name: columns[name] in (0, None))[:MOST_NAMED]
-    told = ", ".join(f"{name} {cell_text(columns[name])}" for name in named)
+    values = ", ".join(f"{name} {cell_text(columns[name])}" for name in named)
     more = len(columns) - len(named)
-    sentence = f"The same: {told}" + (f" and {more} more columns." if more else ".")
+    sentence = f"The same: {values}" + (f" and {more} more columns." if more else ".")
     rows = [(name_of(column), name_of(cell_text(cell))) for column, cell in columns.items()]
     table = Table(f"{label}: what is the same", words("column", "both"), rows[:MOST_COLUMNS])
     title = f"The same in {len(rows)} {'column' if len(rows) == 1 else 'columns'}"
@@ -230,13 +230,13 @@ class Divided:
 
 def divided(report: Report) -> list[Divided]:
     """Return the decompositions of gaps, by sensitive column and group."""
-    found: dict[Any, list[Finding]] = {}
+    by_column: dict[Any, list[Finding]] = {}
     for finding in report.findings:
         if finding.auditor == AUDITOR:
-            found.setdefault((finding.sensitive, finding.reference, finding.parameters.get("group")), []).append(
+            by_column.setdefault((finding.sensitive, finding.reference, finding.parameters.get("group")), []).append(
                 finding
             )
-    return [Divided(tuple(one)) for one in found.values()]
+    return [Divided(tuple(findings)) for findings in by_column.values()]
 
 
 def why_parts(report: Report) -> list[Section]:
@@ -320,7 +320,7 @@ def _table(label: str, attributions: Sequence[Finding]) -> Table:
     rows: list[Sequence[Cell]] = []
     for name, part in list(parts[0].items())[:MOST]:
         bar = "#" * round(_MARKS * abs(part["value"]) / longest)
-        rows.append((name_of(name), *(_cell(one.get(name)) for one in parts), bar))
+        rows.append((name_of(name), *(_cell(part.get(name)) for part in parts), bar))
     columns = [*words("column"), *words(*map(_title, attributions)), Column("", on=On.TEXT)]
     return Table(label, columns, rows)
 

@@ -92,8 +92,8 @@ def people_notes(result: MitigationResult) -> list[Note]:
         return []
     word = _word(people)
     whole = people.approved
-    told = f"  {word}: {_thousand(whole.before)} of 1,000 people before, {_thousand(whole.after)} after"
-    notes = [Note(told, "strong")]
+    text = f"  {word}: {_thousand(whole.before)} of 1,000 people before, {_thousand(whole.after)} after"
+    notes = [Note(text, "strong")]
     if people.approved_bad is not None:
         bad = people.approved_bad
         ends = f"{_thousand(bad.before)} before, {_thousand(bad.after)} after"
@@ -209,8 +209,8 @@ def headline_repeats(result: MitigationResult) -> list[Repeated]:
     """Return the numbers over several trainings that people look at first."""
     performance, between = headline_changes(result.changes)
     wanted = [(change.metric, change.sensitive) for change in (*performance, *between)]
-    known = {(repeat.metric, repeat.sensitive): repeat for repeat in result.repeats}
-    return [known[key] for key in dict.fromkeys(wanted) if key in known]
+    earlier = {(repeat.metric, repeat.sensitive): repeat for repeat in result.repeats}
+    return [earlier[key] for key in dict.fromkeys(wanted) if key in earlier]
 
 
 def _repeats(result: MitigationResult) -> Section | None:
@@ -241,8 +241,8 @@ def _first_changes(result: MitigationResult) -> Sequence[Change]:
 
 def _change_sentence(change: Change) -> str:
     """Say how one number changed."""
-    place = f" ({change.place})" if change.place else ""
-    sentence = f"{change_name(change)}{place}: {number(change.before)} before, {number(change.after)} after"
+    between = f" ({change.place})" if change.place else ""
+    sentence = f"{change_name(change)}{between}: {number(change.before)} before, {number(change.after)} after"
     if change.difference is None:
         return sentence
     ends = "" if change.interval is None else f" {interval(change.interval)}"
@@ -358,8 +358,8 @@ def short_name(alternative: Trial, same: bool) -> str:
     """Return the name without what all alternatives have."""
     if not same:
         return alternative.name
-    own = {key: value for key, value in alternative.parameters.items() if key != "constraint"}
-    return replace(alternative, parameters=own).name
+    settings = {key: value for key, value in alternative.parameters.items() if key != "constraint"}
+    return replace(alternative, parameters=settings).name
 
 
 def _title(search: Study) -> str:
@@ -387,17 +387,19 @@ def _cost(search: Study, changes: Sequence[Change]) -> str:
 
 def choice_parts(search: Study) -> list[Part]:
     """Return how the pick was found, and which alternatives came next."""
-    tried = f"  {len(search.measured)} alternatives tried in {search.seconds:,.0f} s, {_left_out(search)} left out"
+    summary = f"  {len(search.measured)} alternatives tried in {search.seconds:,.0f} s, {_left_out(search)} left out"
     rows = "training rows" if search.given else "rows outside training"
-    told = f"  predicted from {rows}, like those below: {_predicted(search, search.choice)} (asked: {search.sure:g})"
-    parts: list[Part] = [Note(told, "" if search.reached else "alarm"), Note(tried)]
+    predicted = (
+        f"  predicted from {rows}, like those below: {_predicted(search, search.choice)} (asked: {search.sure:g})"
+    )
+    parts: list[Part] = [Note(predicted, "" if search.reached else "alarm"), Note(summary)]
     if search.looks > 1 or search.looks_doubt:
-        look = f"  look {search.looks} at these test rows{' or later' if search.looks_doubt else ''}"
-        parts.append(Note(Span(look, "inconclusive")))
+        nth_look = f"  look {search.looks} at these test rows{' or later' if search.looks_doubt else ''}"
+        parts.append(Note(Span(nth_look, "inconclusive")))
     same = same_constraint(search.alternatives)
-    for other in runners_up(search):
-        drawn = ", randomized" if other.randomized else ""
-        parts.append(Note(f"  next: {short_name(other, same)}: {_predicted(search, other)}{drawn}"))
+    for runner_up in runners_up(search):
+        drawn = ", randomized" if runner_up.randomized else ""
+        parts.append(Note(f"  next: {short_name(runner_up, same)}: {_predicted(search, runner_up)}{drawn}"))
     return parts
 
 

@@ -135,7 +135,7 @@ def header(report: Report, name: str | None = None, *, date: str | None = None) 
     entries = audited(report, date)
     answered = verdict(report, rule_answers)
     unstated = [label for label, content in entries if content is None]
-    known: list[tuple[Inline, Inline]] = [(label, content) for label, content in entries if content is not None]
+    entries_shown: list[tuple[Inline, Inline]] = [(label, content) for label, content in entries if content is not None]
     parts: list[Part] = [
         Note(["Fairness audit of ", name_of(name or report.model.name)], "title", on=On.PAGE),
         Section("The question", [Note(question(report))], "first", on=On.PAGE),
@@ -144,7 +144,7 @@ def header(report: Report, name: str | None = None, *, date: str | None = None) 
         Section(Span("Each limit", on=On.PAGE), answered[1:], "first"),
         Note(view.subject, "subject"),
         *(Note(line, "warning") for line in view.missing),
-        Section("What was audited", [Facts(known, "audited")], "first", on=On.PAGE),
+        Section("What was audited", [Facts(entries_shown, "audited")], "first", on=On.PAGE),
         *([Note(f"Not stated: {', '.join(unstated)}.", "gap", on=On.PAGE)] if unstated else []),
         signature(),
     ]
@@ -153,8 +153,8 @@ def header(report: Report, name: str | None = None, *, date: str | None = None) 
 
 def _rule_hint(report: Report) -> str:
     """Return a rule that this report has a number for, as it is typed; nothing where there is none."""
-    found = [f.metric for f in report.findings if f.sensitive is not None and f.plain and f.interval is not None]
-    between = [name for name in found if name not in ("group_share", "group_auc")]  # of two groups none has .8 or .1
+    ruled = [f.metric for f in report.findings if f.sensitive is not None and f.plain and f.interval is not None]
+    between = [name for name in ruled if name not in ("group_share", "group_auc")]  # of two groups none has .8 or .1
     usual = "demographic_parity_difference"
     metric = usual if usual in between else next(iter(between), None)
     if metric is None:
@@ -256,8 +256,8 @@ def _decision(report: Report) -> Inline:
     if "threshold" in served:  # of an older report
         return f"favorable by the threshold {served['threshold']:g}"
     if served.get("decision"):
-        own = "column" if report.model.predictions else "model's own output"
-        return [f"the {own} ", name_of(str(served["decision"])), ", which has its threshold inside"]
+        source = "column" if report.model.predictions else "model's own output"
+        return [f"the {source} ", name_of(str(served["decision"])), ", which has its threshold inside"]
     return "none: scores or values are compared" if report.model.task != "multiclass" else "the likeliest class"
 
 
@@ -376,7 +376,7 @@ def label_sections(report: Report) -> list[Section]:
 
 def _section(finding: Finding) -> Section:
     cells: Sequence[dict[str, Any]] = finding.evidence["labels"]
-    base = {one["group"]: one for one in finding.evidence["base_rate"]}
+    base = {record["group"]: record for record in finding.evidence["base_rate"]}
     rows: list[Sequence[Cell]] = []
     for group in dict.fromkeys(c["group"] for c in cells):
         refused, selected = sorted((c for c in cells if c["group"] == group), key=lambda c: int(c["decision"]))

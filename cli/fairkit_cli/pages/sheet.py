@@ -100,9 +100,9 @@ def _positives(report: Report, sensitive: str) -> dict[str, float]:
         return {}
     shown = headlines()
     for finding in report.findings:
-        own = finding.sensitive == sensitive and finding.plain and "class" not in finding.parameters
+        of_column = finding.sensitive == sensitive and finding.plain and "class" not in finding.parameters
         rate = shown.base(finding.metric)
-        if own and rate is not None and issubclass(rate, Rate) and rate.over == FAVORABLE_OUTCOMES:
+        if of_column and rate is not None and issubclass(rate, Rate) and rate.over == FAVORABLE_OUTCOMES:
             return {group.group: group.denominator for group in finding.groups if group.denominator is not None}
     return {}
 

@@ -68,11 +68,11 @@ app.command("check")(plugins_check.check)
 
 def describe(plugin: Plugin) -> dict[str, Any]:
     """Return a plugin's name, version, summary and contents, as plain values."""
-    found = plugin.found
+    entry = plugin.found
     return {
-        "name": found.name,
-        "distribution": found.distribution,
-        "version": found.version,
+        "name": entry.name,
+        "distribution": entry.distribution,
+        "version": entry.version,
         "summary": (inspect.getdoc(plugin.module) or "").split("\n")[0],
         "auditors": [_configurable(cls) for cls in plugin.auditors],
         "mitigators": [_configurable(cls) for cls in plugin.mitigators],
@@ -155,9 +155,9 @@ def _print_record(record: dict[str, Any]) -> None:
             parts += [plain(f"citation: {entry['citation']}")] if entry["citation"] else []
             parts += [plain(text) for text in capabilities_told(entry.get("capabilities", []))]
             parts += [_parameters(entry["parameters"])] if entry["parameters"] else []
-    for kind, told in _NAMED.items():
+    for kind, label in _NAMED.items():
         for entry in record[kind]:
-            parts += ["", plain(f"{told} {entry['name']}: {entry['summary']}")]
+            parts += ["", plain(f"{label} {entry['name']}: {entry['summary']}")]
     for entry in record["sources"]:
         parts += ["", plain(f"source {entry['name']}: {entry['summary']}")]
         parts += [plain(f"addresses begin with {', '.join(f'{scheme}:' for scheme in entry['schemes'])}")]

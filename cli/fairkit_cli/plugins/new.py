@@ -75,7 +75,7 @@ def new(name: NewName, kind: Kind = "metric", output: Folder = None) -> None:
         "    pytest",
         f"    fairkit plugins show {name}",
     )
-    if any(found.name == name and found.distribution == plugins.FILE for found in plugins.find()):
+    if any(info.name == name and info.distribution == plugins.FILE for info in plugins.find()):
         echo("", f"{plugins.FILES} names a file of that name: take it out before you install the project.")
 
 
@@ -155,7 +155,7 @@ def _check_name(name: str) -> None:
             f"{name!r} cannot be a plugin's name: it is lower case words joined by hyphens, such as score-gap"
         )
     # a file of that name is how most plugins begin
-    taken = next((found for found in plugins.find() if found.name == name and found.distribution != plugins.FILE), None)
+    taken = next((info for info in plugins.find() if info.name == name and info.distribution != plugins.FILE), None)
     if taken is not None:
         raise ParameterError(
             f"{taken.distribution} has a plugin {name!r} already; two of one name cannot be installed together"
@@ -182,7 +182,7 @@ def check(name: PluginName, settings: Settings = None, output_format: opt.TableF
         if output_format == "table":
             echo(*_line(outcome).splitlines())
     if output_format == "json":
-        print_json({"plugin": name, "checks": [_record(one) for one in outcomes]})
+        print_json({"plugin": name, "checks": [_record(outcome) for outcome in outcomes]})
     failed = sum(outcome.status == "failed" for outcome in outcomes)
     if output_format == "table":
         expected = sum(outcome.status == "expected failure" for outcome in outcomes)

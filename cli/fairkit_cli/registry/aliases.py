@@ -54,7 +54,7 @@ def alias(
         "keys": None if key is None else tuple(public.pem for public in load_keys(key)),
         "rules": None
         if maximum is None and minimum is None
-        else tuple(one.to_dict() for one in opt.rules_of(maximum, minimum)),
+        else tuple(rule.to_dict() for rule in opt.rules_of(maximum, minimum)),
         "max_age_days": max_age_days,
         "min_rows": min_rows,
     }
@@ -104,10 +104,10 @@ def _apply(
     if remove:
         store.remove_alias(name, alias)
         return store.aliases(name)
-    held = store.alias(name, alias)
-    if held is not None and not requested and policy is None:
-        return [held]
-    base = read_policy(policy) if policy is not None else AliasPolicy() if held is None else held.policy
+    pointed = store.alias(name, alias)
+    if pointed is not None and not requested and policy is None:
+        return [pointed]
+    base = read_policy(policy) if policy is not None else AliasPolicy() if pointed is None else pointed.policy
     return [store.set_alias(name, alias, replace(base, **requested))]
 
 
@@ -248,39 +248,45 @@ def _version(registry: Registry, reference: str, keys: Sequence[PublicKey]) -> O
     trusted = list(keys) or pinned_keys(registry, registered.name, wanted.alias)
     if not trusted:
         raise FairkitError(_NO_KEY)
-    held: list[str] = []
+    holding: list[str] = []
     failed: list[str] = []
     others: list[str] = []
     notes: list[str] = []
     good: list[Certificate] = []
     problem = registry.blobs.problem(registered.model)
-    (held if problem is None else failed).append(problem or f"the model's file has SHA-256 {registered.model}")
+    (holding if problem is None else failed).append(problem or f"the model's file has SHA-256 {registered.model}")
     revoked = registry.revoked()
     for digest in registered.certificates:
         try:
-            found = check(registry.certificate(digest), trusted, model_sha256=registered.model, revoked=revoked)
+            checked = check(registry.certificate(digest), trusted, model_sha256=registered.model, revoked=revoked)
         except RegistryError as error:
             failed.append(f"certificate {digest[:12]}: {as_options(str(error))}")
             continue
-        if found.failed is not None or found.certificate is None:
-            others.append(f"certificate {digest[:12]}: {as_options(str(found.failed))}")
+        if checked.failed is not None or checked.certificate is None:
+            others.append(f"certificate {digest[:12]}: {as_options(str(checked.failed))}")
             continue
-        one = found.certificate
-        good.append(one)
-        signers = ", ".join(keyid[:16] for keyid in one.keyids)
-        held.append(f"certificate {digest[:12]}: signed by {signers}, about this model, verdict {one.report.verdict}")
-        notes += [f"certificate {digest[:12]}: setting {text}" for text in one.unusual_settings]
+        certificate = checked.certificate
+        good.append(certificate)
+        signers = ", ".join(keyid[:16] for keyid in certificate.keyids)
+        holding.append(
+            f"certificate {digest[:12]}: signed by {signers}, about this model, verdict {certificate.report.verdict}"
+        )
+        notes += [f"certificate {digest[:12]}: setting {text}" for text in certificate.unusual_settings]
     if not registered.certificates:
         failed.append(f"{registered.reference} has no certificate: nobody vouches for it")
-    newest = max(good, key=lambda one: one.audited_at, default=None)
+    newest = max(good, key=lambda certificate: certificate.audited_at, default=None)
     verdict: str | None = None if newest is None else newest.report.verdict
     if wanted.alias is not None:
         decision = evaluate(registry, registered.reference, wanted.alias)
         verdict = decision.verdict
         notes += [f"policy of {wanted.alias}: {reason.kind}: {as_options(reason.text)}" for reason in decision.reasons]
-    told = (failed, [*others, *notes]) if good else ([*failed, *others], notes)
+    outcome = (failed, [*others, *notes]) if good else ([*failed, *others], notes)
     return Outcome(
-        subject=registered.reference, held=tuple(held), failed=tuple(told[0]), notes=tuple(told[1]), verdict=verdict
+        subject=registered.reference,
+        held=tuple(holding),
+        failed=tuple(outcome[0]),
+        notes=tuple(outcome[1]),
+        verdict=verdict,
     )
 
 

@@ -97,7 +97,7 @@ def _add_lock(name: str, file: Path, registry: Path | None, output_format: str) 
     raw = named(PolicyLock, file)
     with open_registry(registry, before=lambda: None) as store:
         terms = store.lock(name, raw)
-        event = next(one for one in store.log(name) if one.action == "lock")
+        event = next(entry for entry in store.log(name) if entry.action == "lock")
     print_as(
         output_format,
         terms.to_dict() | {"event": event.to_dict()},
@@ -190,7 +190,11 @@ def show(
         put(html_page(certificate_page(version.reference, certificates)))
         return
     if output_format == "json":
-        record = {"aliases": aliases, "path": str(file), "evidence": [one.to_dict() for one in certificates]}
+        record = {
+            "aliases": aliases,
+            "path": str(file),
+            "evidence": [certificate.to_dict() for certificate in certificates],
+        }
         print_json(version.to_dict() | record)
         return
     from fairkit.support.escaping import size
@@ -388,11 +392,11 @@ def import_archive(
     with open_registry(registry, before=lambda: check_archive(path, trusted, most)) as store:
         imported = describe.import_archive(store, path, name=name, trusted=trusted, most_bytes=most)
     if output_format == "json":
-        print_json([one.to_dict() for one in imported])
+        print_json([arrival.to_dict() for arrival in imported])
         return
     for one in imported:
         echo(arrival_line(one, keyed=bool(key)))
-    carried = sorted({keyid for one in imported for keyid in one.carried_keys})
+    carried = sorted({keyid for arrival in imported for keyid in arrival.carried_keys})
     if carried:
         say(
             f"the archive carries the public keys {', '.join(keyid[:16] for keyid in carried)}; they are not "
@@ -457,11 +461,11 @@ def _revocable(store: Registry, what: str) -> tuple[str, str]:
         return "certificate", Certificate.read(Certificate.read_file(path)).statement_sha256
     if len(what) >= _SHORTEST:
         keys = {keyid_of(pem) for alias in store.aliases() for pem in alias.policy.keys}
-        found = [("key", key) for key in sorted(keys) if key.startswith(what)]
-        known = [certificate for certificate in store.certificates() if certificate.startswith(what)]
-        found += [("certificate", statement_sha256(store.certificate(one))) for one in known]
-        if len(found) == 1:
-            return found[0]
+        matches = [("key", key) for key in sorted(keys) if key.startswith(what)]
+        certificates = [certificate for certificate in store.certificates() if certificate.startswith(what)]
+        matches += [("certificate", statement_sha256(store.certificate(certificate))) for certificate in certificates]
+        if len(matches) == 1:
+            return matches[0]
     raise FairkitError(
         f"{what!r} is no file, and not the beginning (at least {_SHORTEST} characters) of exactly one certificate or "
         "trusted key of this registry; `fairkit registry show NAME@VERSION` lists certificates"

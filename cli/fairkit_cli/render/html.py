@@ -150,8 +150,8 @@ def _span(span: Span) -> Content:
         kind = "term" if span.role == "term" else None
         return tag("a", text, href=span.link, title=span.title, class_=kind)
     if span.role == "code":  # a word is a box, which no line breaks at its hyphens
-        words = [piece for word in span.text.split(" ") for piece in (" ", tag("span", word))]
-        return tag("code", words[1:])
+        pieces = [piece for word in span.text.split(" ") for piece in (" ", tag("span", word))]
+        return tag("code", pieces[1:])
     if span.role in _ELEMENTS:
         return tag(_ELEMENTS[span.role], span.text, class_="differs" if span.role == "differs" else None)
     return tag("span", span.text, class_=_CLASSES.get(span.role, span.role)) if span.role else span.text
@@ -175,7 +175,7 @@ def html_table(table: Table) -> Markup:
     body = []
     for row in table.rows:
         (first, _), *others = columns
-        cells = [tag("td", _cell(row[place]), class_="number" if column.numeric else None) for place, column in others]
+        cells = [tag("td", _cell(row[index]), class_="number" if column.numeric else None) for index, column in others]
         body.append(tag("tr", tag("th", _cell(row[first]), scope="row"), cells))
     kind = _as_rows([plain_text(column.name, On.PAGE) for _, column in columns])
     named: dict[str, Any] = {"aria_label": table.label, "data_sortable": table.sortable, **kind}

@@ -180,8 +180,8 @@ def _hide(mark: ElementTree.Element) -> None:
     """Make a mark that the page's style hides, as short as can be: pages have thousands of them."""
     for key in ("fill", "stroke-width", "opacity"):
         mark.attrib.pop(key, None)
-    place = _PLACE.fullmatch(mark.attrib.pop("transform", "translate(0,0)"))
-    x, y = (float(place[1]), float(place[2])) if place else (0.0, 0.0)
+    shift = _PLACE.fullmatch(mark.attrib.pop("transform", "translate(0,0)"))
+    x, y = (float(shift[1]), float(shift[2])) if shift else (0.0, 0.0)
     mark.set("d", f"M{x - 4:.4g},{y:.4g}h8")
 
 
@@ -296,8 +296,8 @@ def _footer(*, holding: bool) -> Markup:
     if holding:
         content = "data:text/html;base64," + base64.b64encode(verifier_page().encode()).decode()
         link = tag("a", "Save the page that checks certificates", href=content, download=VERIFIER)
-        told: Content = [link, f", and give it the certificate's file. {offline}"]
+        sentences: Content = [link, f", and give it the certificate's file. {offline}"]
     else:
         command = tag("code", f"fairkit verify --page {VERIFIER}")
-        told = ["Signed evidence can be checked by anybody: ", command, f" writes a page that does it. {offline}"]
-    return tag("footer", tag("p", told, class_="muted"))
+        sentences = ["Signed evidence can be checked by anybody: ", command, f" writes a page that does it. {offline}"]
+    return tag("footer", tag("p", sentences, class_="muted"))

@@ -140,7 +140,7 @@ def _grid(table: Table) -> Grid:
     if table.bars:
         grid.add_column(f"0{'·' * (BAR_WIDTH - 6)}{number(scale):>5}", no_wrap=True)
     for index, row in enumerate(table.rows):
-        cells = [_cell(row[place]) for place in places]
+        cells = [_cell(row[index]) for index in places]
         bars = [_bar(table.bars[index], scale)] if table.bars else []
         grid.add_row(*cells, *bars, style="bold" if index in table.strong else None)
     return grid
@@ -247,8 +247,8 @@ def _markdown_item(item: Item | Inline, kind: str) -> str:
 
 def _table(table: Table) -> Iterator[str]:
     shown = [index for index, column in enumerate(table.columns) if On.SUMMARY in column.on]
-    rows = [[_markdown_cell(row[place]) for place in shown] for row in table.rows]
-    return markdown_table([_markdown_text(table.columns[place].name) for place in shown], rows)
+    rows = [[_markdown_cell(row[index]) for index in shown] for row in table.rows]
+    return markdown_table([_markdown_text(table.columns[index].name) for index in shown], rows)
 
 
 def _markdown_cell(cell: Cell) -> str:

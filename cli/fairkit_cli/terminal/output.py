@@ -181,7 +181,7 @@ def _end(number: int, frame: Any) -> None:
 def _ordinary() -> list[signal.Signals]:
     """Return the signals that nobody else handles."""
     usual = (signal.default_int_handler, signal.SIG_DFL, _end)
-    return [one for one in _ENDING if signal.getsignal(one) in usual]
+    return [number for number in _ENDING if signal.getsignal(number) in usual]
 
 
 @contextmanager
@@ -204,13 +204,13 @@ def lasting_interrupts() -> Iterator[None]:
             signal.pthread_kill(main.ident, handled[0])  # a job in the background may be deaf to SIGINT
 
     def interrupt(number: int, frame: Any) -> None:
-        own = repeated.is_set()
+        is_ours = repeated.is_set()
         repeated.clear()
         threading.Thread(target=repeat, daemon=True).start()
-        if not (own and isinstance(sys.exc_info()[1], KeyboardInterrupt)):
+        if not (is_ours and isinstance(sys.exc_info()[1], KeyboardInterrupt)):
             raise KeyboardInterrupt
 
-    before = {one: signal.signal(one, interrupt) for one in handled}
+    before = {number: signal.signal(number, interrupt) for number in handled}
     _handled[:] = handled
     try:
         yield
@@ -251,16 +251,16 @@ def finished() -> None:
     What is left must be quick. Ends with the block of `lasting_interrupts`, or with the process where it is the
     command's own.
     """
-    for one in _handled:
-        signal.signal(one, signal.SIG_IGN)
+    for number in _handled:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def end_at_once() -> None:
     """From here on, let a signal end the process with the code of an interrupt: only its last steps are left."""
     if threading.current_thread() is not threading.main_thread():
         return
-    for one in _ordinary():
-        signal.signal(one, _end)
+    for number in _ordinary():
+        signal.signal(number, _end)
 
 
 # Progress, and what commands of plugins print with.

@@ -38,8 +38,8 @@ def fitted(table: Table, width: int, shown: Callable[[object], str] = str) -> tu
     """
     if _total(_natural(table)) <= width:
         return table, width
-    kept = [column for column in table.columns if PICTURE not in str(column.header)]
-    table.columns = [replace(column, _index=position) for position, column in enumerate(kept)]
+    columns = [column for column in table.columns if PICTURE not in str(column.header)]
+    table.columns = [replace(column, _index=position) for position, column in enumerate(columns)]
     wide, least = _natural(table), [_least(column) for column in table.columns]
     while _total(wide) > width and any(now > low for now, low in zip(wide, least, strict=True)):
         give = max(range(len(wide)), key=lambda place: (wide[place] > least[place], wide[place]))
@@ -143,12 +143,12 @@ def to_text(parts: Iterable[RenderableType], *, terminal: bool, width: int | Non
     from rich.text import Text
 
     target = io.StringIO()
-    told = width or told_width(terminal=terminal)
-    width = told or 100
+    width_used = width or told_width(terminal=terminal)
+    width = width_used or 100
     console = _console(file=target, width=width, force_terminal=terminal, no_color=not terminal)
     for part in parts:
         if isinstance(part, Table):
-            table, console.width = fitted(part, width if told else WIDEST, shown)
+            table, console.width = fitted(part, width if width_used else WIDEST, shown)
             console.print(table)
             console.width = width
         elif isinstance(part, Text) and part.plain[:1] in " ·" and part.cell_len > width:

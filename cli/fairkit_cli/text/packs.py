@@ -96,8 +96,8 @@ def flag_lines(made: Rendering) -> list[tuple[str, str, list[str]]]:
 
 def identity(made: Rendering) -> str:
     """Say which edition of which pack made the page."""
-    told = made.pack.to_dict()
-    return f"{told['name']}, edition {told['edition']}, SHA-256 {told['sha256']}"
+    record = made.pack.to_dict()
+    return f"{record['name']}, edition {record['edition']}, SHA-256 {record['sha256']}"
 
 
 def headline(one: Answered) -> str:
@@ -108,8 +108,8 @@ def headline(one: Answered) -> str:
 
 def origin(table: PackTable) -> str:
     """Say where a table's numbers come from."""
-    words = {"computed": "computed from signed counts", "watched": "read from the watch, not signed here"}
-    return words.get(table.origin, "signed")
+    sources = {"computed": "computed from signed counts", "watched": "read from the watch, not signed here"}
+    return sources.get(table.origin, "signed")
 
 
 def pack_record(made: Rendering, state: str) -> dict[str, Any]:
@@ -283,14 +283,14 @@ class Searched:
     @property
     def covers(self) -> tuple[tuple[float, ...], ...]:
         """Which part of each listed group is in each other one; empty where that is not known."""
-        found = evidence_of(self.bound, Covers)
-        return found.parts if found is not None and len(found.parts) == len(self.listed) else ()
+        evidence = evidence_of(self.bound, Covers)
+        return evidence.parts if evidence is not None and len(evidence.parts) == len(self.listed) else ()
 
     @property
     def columns(self) -> tuple[str, str]:
         """What a group's number and the number beside it are called."""
-        own = self.measure == "calibration_residual"
-        return ("outcomes", "mean score") if own else ("in the group", "all others")
+        signed_gap = self.measure == "calibration_residual"
+        return ("outcomes", "mean score") if signed_gap else ("in the group", "all others")
 
 
 def is_searched(finding: Finding) -> bool:
@@ -320,11 +320,11 @@ def searches(report: Report) -> list[Searched]:
 
 def described(finding: Finding) -> str:
     """Return a group's conditions in words; a dash where there are none."""
-    found = evidence_of(finding, Conditions)
-    if found is None:
+    conditions = evidence_of(finding, Conditions)
+    if conditions is None:
         return "-"
     within = finding.evidence.get("within")
-    return in_words(found.conditions, within if within and is_conditions(within) else ())
+    return in_words(conditions.conditions, within if within and is_conditions(within) else ())
 
 
 def share_of(finding: Finding) -> str:
@@ -341,8 +341,8 @@ def told(finding: Finding, key: str) -> str:
 
 def count_of(finding: Finding) -> int:
     """Return how many groups a finding is about."""
-    found = evidence_of(finding, GroupsSearched)
-    return 0 if found is None else found.count
+    searched = evidence_of(finding, GroupsSearched)
+    return 0 if searched is None else searched.count
 
 
 def bound_sentence(one: Searched, confidence: float) -> str:

@@ -64,7 +64,7 @@ def policy_text(policy: AliasPolicy) -> str:
         scenario = [f"; {key}: {rule[key]}" for key in sorted(SCENARIO & rule.keys())]
         parts.append(f"{rule['metric']}{where} {limit}{''.join(scenario)}")
     settings = sorted(f"{name} = {shown(value)}" for name, value in policy.settings.items())
-    for asked, told in (
+    for applies, text in (
         (not policy.rules, "certified verdict pass"),
         (policy.max_age_days is not None, f"at most {policy.max_age_days or 0:g} days old"),
         (policy.data, "on data " + ", ".join(digest[:12] for digest in policy.data)),
@@ -78,7 +78,7 @@ def policy_text(policy: AliasPolicy) -> str:
         (policy.checks, "checks " + ", ".join(policy.checks)),
         (policy.gone, f"{', '.join(policy.gone)} (no longer checked: set the policy anew)"),
     ):
-        parts += [told] if asked else []
+        parts += [text] if applies else []
     return "; ".join(parts)
 
 

@@ -105,8 +105,8 @@ def _notes(report: Report) -> tuple[str, ...]:
     shown = [*disparities(report), *(f for f in report.findings if f.auditor != "group")]
     notes = [*report.model.notes, *report.data.notes]
     for finding in shown:
-        place = f"{finding.place}: " if finding.sensitive and finding.auditor == "group" else ""
-        notes += [f"{place}{note}" for note in finding.notes]
+        between = f"{finding.place}: " if finding.sensitive and finding.auditor == "group" else ""
+        notes += [f"{between}{note}" for note in finding.notes]
     for finding in performance(report):
         notes += [f"{finding.metric}: {note}" for note in finding.notes] if finding.interval is None else []
     for finding in report.findings:  # a metric that failed has no place among the disparities
@@ -152,7 +152,7 @@ def group_table(report: Report, sensitive: str) -> tuple[list[GroupRow], list[st
         _line(group.group, [findings[metric].groups[index] for metric in metrics])
         for index, group in enumerate(findings[metrics[0]].groups)
     ]
-    without = [one for metric in metrics if (one := findings[metric].missing) is not None]
+    without = [missing for metric in metrics if (missing := findings[metric].missing) is not None]
     if without:
         nothing = GroupValue(group=without[0].group, rows=without[0].rows, value=None)
         rows.append(_line(NO_GROUP, [findings[metric].missing or nothing for metric in metrics]))
@@ -276,18 +276,22 @@ def inside(report: Report) -> list[Stratified]:
 
 def _agreement(finding: Finding) -> str:
     """Return the p-value of the test that the strata agree."""
-    told = finding.evidence.get("homogeneity")
-    return f"p = {told['p_value']:.2g}" if isinstance(told, Mapping) else "-"
+    homogeneity = finding.evidence.get("homogeneity")
+    return f"p = {homogeneity['p_value']:.2g}" if isinstance(homogeneity, Mapping) else "-"
 
 
 def _shown_by_stratum(report: Report, findings: Sequence[Finding]) -> Finding | None:
     """Return the finding whose strata are shown: what a rule is about, else what people look at first."""
     having = [finding for finding in findings if finding.strata]
     ruled = [
-        one for one in having if any(rule.metric == one.metric and rule.within == one.within for rule in report.policy)
+        finding
+        for finding in having
+        if any(rule.metric == finding.metric and rule.within == finding.within for rule in report.policy)
     ]
     order = headlines().between(report.model.task)
-    first = sorted((one for one in having if one.metric in order), key=lambda one: order.index(one.metric))
+    first = sorted(
+        (finding for finding in having if finding.metric in order), key=lambda finding: order.index(finding.metric)
+    )
     return next(iter([*ruled, *first, *having]), None)
 
 
@@ -339,7 +343,7 @@ def changes(report: Report, answers: list[Answer]) -> list[str]:
             said.append(f"{name}: {answer.finding.inconclusive or advice}.")
         elif answer.verdict == "pass" and (size := _seen(answer)) is not None:
             seen.append(f"{name[:1].upper()}{name[1:]}: it passes. {size}")
-    if any(one.verdict == "fail" for one in answers):
+    if any(answer.verdict == "fail" for answer in answers):
         why = "More rows of the same kind would hardly help where a limit is broken: the whole interval is beyond it."
         if report.model.unseen or not _repairable(report):
             return [*said, f"{why} Other decisions would.", *seen]
@@ -366,7 +370,7 @@ def _repairable(report: Report) -> bool:
     from fairkit_repair.repairing.candidates import candidates
     from fairkit_repair.repairing.chance import limits_of
 
-    rules: list[Any] = [one.rule for one in report.policy]
+    rules: list[Any] = [judgement.rule for judgement in report.policy]
     task: Any = report.model.task
     try:
         limits = limits_of(rules, list(report.data.groups), of_rates=task == "binary")
@@ -380,9 +384,9 @@ def repair_command(report: Report) -> str:
     parts = []
     for rule in report.policy:
         kind, bound = (f"--{rule.rule.side}", rule.limit)
-        place = f":{rule.sensitive}" if rule.sensitive else ""
-        place += f"|{'+'.join(rule.within)}" if rule.within else ""
-        parts += [kind, shlex.quote(f"{rule.metric}{place}={bound:g}")]
+        group_suffix = f":{rule.sensitive}" if rule.sensitive else ""
+        group_suffix += f"|{'+'.join(rule.within)}" if rule.within else ""
+        parts += [kind, shlex.quote(f"{rule.metric}{group_suffix}={bound:g}")]
     if report.data.label is not None:
         parts += ["--label", shlex.quote(report.data.label)]
     if report.data.favorable is not None:
@@ -417,7 +421,7 @@ def plugin_evidence(report: Report) -> tuple[list[Shown], list[str]]:
     from fairkit import plugins
 
     measured = {finding.auditor for finding in report.findings}
-    ours = [plugins.load(one.name) for one in plugins.find() if one.built_in and one.name in measured]
+    ours = [plugins.load(info.name) for info in plugins.find() if info.built_in and info.name in measured]
     shown = [*plugins.third_party()[0], *ours]
     charts = {cls.name: cls() for plugin in shown for cls in plugin.evidence_charts}
     drawn, notes = [], []

@@ -66,10 +66,10 @@ class Delivery:
             ("file", self.typed.alarm_file is not None, self._write),
             ("registry", bool(self._demotes), self._demote),
         )
-        for place, wanted, send in places:
-            for alarm in watch.undelivered(place) if wanted else ():
-                if self._meant(watch, alarm, place) and send(watch, alarm):
-                    watch.delivered(alarm, place)
+        for target, wanted, send in places:
+            for alarm in watch.undelivered(target) if wanted else ():
+                if self._meant(watch, alarm, target) and send(watch, alarm):
+                    watch.delivered(alarm, target)
         return tuple(alarm for alarm in new if alarm.level in self.levels)
 
     def _meant(self, watch: Watch, alarm: Alarm, place: str) -> bool:
@@ -238,7 +238,7 @@ def _run(state: Path, do: Any, typed: opt.AlarmOptions, output_format: str, data
             raise
         new = delivery.deliver(watch, watch.new_alarms())
     if output_format == "json":
-        print_json({**added.to_dict(), "alarms": [one.to_dict() for one in new], "demoted": delivery.demoted})
+        print_json({**added.to_dict(), "alarms": [alarm.to_dict() for alarm in new], "demoted": delivery.demoted})
     else:
         echo(*lines(added))
         for one in new:
@@ -260,12 +260,12 @@ def why_command(sensitive: Sequence[str], since: str) -> str:
 def lines(added: Added) -> list[str]:
     """Return lines about an added batch: its rows, days, and labels without a row."""
     days = "" if not added.days else added.days[0] if len(added.days) == 1 else f"{added.days[0]} to {added.days[-1]}"
-    told = [f"{added.batch}: {added.rows:,} rows{f' of {days}' if days else ''}"]
+    summary = [f"{added.batch}: {added.rows:,} rows{f' of {days}' if days else ''}"]
     if added.unknown:
-        told.append(f"{added.unknown:,} labels are for ids that no open cohort has")
+        summary.append(f"{added.unknown:,} labels are for ids that no open cohort has")
     if added.closed:
-        told.append(f"{len(added.closed)} cohorts closed, up to {added.closed[-1]}")
-    return told
+        summary.append(f"{len(added.closed)} cohorts closed, up to {added.closed[-1]}")
+    return summary
 
 
 @opt.expanded

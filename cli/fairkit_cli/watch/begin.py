@@ -45,8 +45,8 @@ def subject_of(model: str | None, certificate: Path | None, registry: Path | Non
         if certificate is None:
             return Subject(model=model, sha256=digest)
         raw = certificates.read_file(certificate)
-        found = certificates.check_subject(raw, digest, where=str(certificate)) if digest else certificates.read(raw)
-        return _of_certificate(found, model=model or found.model_name, alias=None)
+        signed = certificates.check_subject(raw, digest, where=str(certificate)) if digest else certificates.read(raw)
+        return _of_certificate(signed, model=model or signed.model_name, alias=None)
     return _registered(model, certificate, registry)
 
 
@@ -195,9 +195,9 @@ def init(
         "id": columns.id,
         "day": columns.day,
     }
-    own = {key: value for key, value in options.items() if value is not None}
-    own |= _predictions(predictions, config.data.get("predictions"))
-    settings = _settings(config, subject, {**config.watch, **own}, columns, (maximums, minimums), groups, confidence)
+    stated = {key: value for key, value in options.items() if value is not None}
+    stated |= _predictions(predictions, config.data.get("predictions"))
+    settings = _settings(config, subject, {**config.watch, **stated}, columns, (maximums, minimums), groups, confidence)
     with Watch.begin(state, settings) as watch:
         if output_format == "json":
             print_json({"state": str(state), "policy": settings.digest, "settings": settings.to_dict()})
@@ -275,13 +275,13 @@ def _predictions(typed: list[str] | None, configured: Any) -> dict[str, Any]:
 
     if typed is None and configured is None:
         return {}
-    found = PredictionRoles.parse(typed) if typed is not None else PredictionRoles.of(configured)
-    if found.decision is None or set(found.columns) - {found.decision, found.score}:
+    roles = PredictionRoles.parse(typed) if typed is not None else PredictionRoles.of(configured)
+    if roles.decision is None or set(roles.columns) - {roles.decision, roles.score}:
         raise ParameterError(
             "a watch counts decisions: `predictions` takes decision=COL and, where a mean is to be watched, score=COL"
         )
-    told = {"decision": found.decision, "score": found.score, "favorable_decision": found.favorable}
-    return {key: value for key, value in told.items() if value is not None}
+    stated = {"decision": roles.decision, "score": roles.score, "favorable_decision": roles.favorable}
+    return {key: value for key, value in stated.items() if value is not None}
 
 
 def _groups(texts: list[str] | None) -> dict[str, tuple[str, ...]]:

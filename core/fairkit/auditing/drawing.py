@@ -54,7 +54,7 @@ def draw_labels(data: Dataset, budget: int, rules: Sequence[str], *, seed: int =
             f"rows are drawn inside the groups of one sensitive column, and the data names {len(names)}; name one, "
             "or an intersection (sex+race)"
         )
-    pairs, yes, known = decided_pairs(data, model)
+    pairs, yes, has_label = decided_pairs(data, model)
     groups = data.group_names(names[0])
     size = 2 * len(groups)
     rows = np.bincount(pairs[pairs >= 0], minlength=size).reshape(-1, 2)
@@ -74,7 +74,7 @@ def draw_labels(data: Dataset, budget: int, rules: Sequence[str], *, seed: int =
         mask = np.zeros(len(pairs), dtype=bool)
         mask[before.rows] = True
         first = np.bincount(pairs[mask], minlength=size).reshape(-1, 2)
-        seen = mask & known
+        seen = mask & has_label
         if not seen.any():
             raise DataError(f"{data.name}: none of the {mask.sum():,} drawn rows of the first stage has an outcome")
         labels = np.bincount(pairs[seen], minlength=size).reshape(-1, 2)
@@ -104,7 +104,7 @@ def decided_pairs(data: Dataset, model: Any = None) -> tuple[Counts, NDArray[np.
     if scorer.task != "binary":
         raise ParameterError(f"rows to label are drawn for decisions of yes or no; this is a {scorer.task} task")
     size = data.profile.rows + data.profile.dropped_rows
-    pairs, yes, known = np.full(size, -1), np.zeros(size, dtype=bool), np.zeros(size, dtype=bool)
+    pairs, yes, has_label = np.full(size, -1), np.zeros(size, dtype=bool), np.zeros(size, dtype=bool)
     for batch in data.batches(scorer.columns, partial=True):
         decision = scorer.predict(batch.columns(scorer.columns)).decision
         if decision is None or not ((decision == 0) | (decision == 1)).all():
@@ -113,8 +113,8 @@ def decided_pairs(data: Dataset, model: Any = None) -> tuple[Counts, NDArray[np.
         pairs[batch.rows] = np.where(codes < 0, -1, 2 * codes + decision.astype(np.int64))
         if batch.favorable is not None:
             seen = np.ones(len(batch), dtype=bool) if batch.labelled is None else batch.labelled
-            yes[batch.rows], known[batch.rows] = batch.favorable & seen, seen
-    return pairs, yes, known
+            yes[batch.rows], has_label[batch.rows] = batch.favorable & seen, seen
+    return pairs, yes, has_label
 
 
 def redrawn(data: Dataset, model: Any = None) -> Dataset:
@@ -144,12 +144,12 @@ def exploration(data: Dataset, rule: str, confidence: float = 0.95, model: Any =
     from a fifth of the selected ones' in their group up to the same.
     """
     check_rules([rule], 1)
-    metric = next(one for one in installed() if one.name == rule_rate(rule))()
-    pairs, yes, known = decided_pairs(data, model)
+    metric = next(metric for metric in installed() if metric.name == rule_rate(rule))()
+    pairs, yes, has_label = decided_pairs(data, model)
     groups = len(data.group_names(data.roles.sensitive[0].name))
     some = pairs >= 0
     group, decision = pairs[some] // 2, (pairs[some] % 2).astype(float)
-    base = label_totals(group, groups, decision, yes[some].astype(float), known[some] & (decision > 0))
+    base = label_totals(group, groups, decision, yes[some].astype(float), has_label[some] & (decision > 0))
     refused = base.pairs(0)[:, 0]
     selected = base.pairs(2)[:, 1] / np.maximum(base.pairs(1)[:, 1], 1)
     widths = []

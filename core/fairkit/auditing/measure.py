@@ -71,13 +71,13 @@ def score_once(
     rows = data.profile.rows + data.profile.dropped_rows
     distinct = data.distinct(job.columns) if counts else None
     if distinct is None:
-        found = engine.map(
+        doubled = engine.map(
             measure, data.source, engine.share(job), told=lambda done: progress("scoring rows", done, rows)
         )
     else:
-        found = Doubled(tuple(measure(piece, 0, job) for piece in distinct.pieces(data.name)))
-    each = [found.derive(pick, number) for number in range(len(readers))]
-    return [one.merged() if reader.spread else one.total() for one, reader in zip(each, readers, strict=True)]
+        doubled = Doubled(tuple(measure(piece, 0, job) for piece in distinct.pieces(data.name)))
+    each = [doubled.derive(pick, number) for number in range(len(readers))]
+    return [total.merged() if reader.spread else total.total() for total, reader in zip(each, readers, strict=True)]
 
 
 def measure(source: Source, start: int, job: Job) -> list[Any]:

@@ -36,7 +36,7 @@ def needed_auditors(
     for cls, brought in candidates:
         if not missing:
             break
-        measured = cls.measures([*metrics, *(one for one in brought if one not in metrics)])
+        measured = cls.measures([*metrics, *(auditor for auditor in brought if auditor not in metrics)])
         names |= measured or set()
         if missing & (measured or set()):
             missing -= measured or set()
@@ -51,11 +51,11 @@ def needed_auditors(
 def _installed(others: Sequence[plugins.Plugin]) -> Iterator[tuple[type[Auditor], Sequence[type[Metric]]]]:
     """Yield the installed auditors with the metrics of their plugins, that of groups first."""
     brought = [metric for plugin in others for metric in plugin.metrics]
-    for found in sorted(plugins.find(), key=lambda one: one.name != "group"):
-        if not found.built_in:
+    for info in sorted(plugins.find(), key=lambda info: info.name != "group"):
+        if not info.built_in:
             continue
         try:
-            loaded = plugins.load(found.name)
+            loaded = plugins.load(info.name)
         except PluginError:
             continue  # `fairkit plugins list` says why
         for cls in loaded.auditors:
@@ -108,7 +108,7 @@ def conditions_of(data: Dataset) -> dict[str, str]:
     roles, profile = data.roles, data.profile
     splits = ", ".join(split.name for split in roles.within)
     missing = [f"{count:,} rows have no value of {name!r}" for name, count in profile.missing.items()]
-    told = {
+    reasons = {
         "weights": roles.weights and f"the weights {roles.weights!r}",
         "clusters": roles.cluster and f"the clusters of {roles.cluster!r}",
         "strata": splits and f"the strata of {splits!r}",
@@ -117,7 +117,7 @@ def conditions_of(data: Dataset) -> dict[str, str]:
         "missing_groups": missing and f"rows without a group ({', '.join(missing)})",
         "missing_labels": profile.unlabelled and f"rows without a label ({profile.unlabelled:,})",
     }
-    return {name: str(text) for name, text in told.items() if text}
+    return {name: str(text) for name, text in reasons.items() if text}
 
 
 def no_bounds(finding: Finding, data: Dataset) -> Finding:
@@ -128,15 +128,15 @@ def no_bounds(finding: Finding, data: Dataset) -> Finding:
     reason = (
         f"{missing:,} of {data.profile.rows:,} rows have no value of {finding.sensitive}; whatever groups they have"
     )
-    told = {"missing_bounds": {"reason": reason, "binding": True, "stretch": 1.0}}
-    return replace(finding, evidence={**finding.evidence, **told})
+    evidence = {"missing_bounds": {"reason": reason, "binding": True, "stretch": 1.0}}
+    return replace(finding, evidence={**finding.evidence, **evidence})
 
 
 def by_design(auditor: Auditor, data: Dataset) -> bool:
     """Return whether an auditor gets the rows with a drawn label alone, weighted by what each stands for."""
     design = data.roles.labelled
-    known = "missing_labels" in auditor.uses | auditor.unaffected_by
-    if design is None or design.kind == "selective" or not data.profile.unlabelled or known:
+    handles_it = "missing_labels" in auditor.uses | auditor.unaffected_by
+    if design is None or design.kind == "selective" or not data.profile.unlabelled or handles_it:
         return False
     return design.kind == "random" or "weights" in auditor.uses
 

@@ -40,18 +40,18 @@ class Seen:
     """What some rows show."""
 
     rows: int
-    mass: float  # the sum of the weights of rows with a label, and of the weights' squares
-    squares: float  # the sum of the weights of rows with a label, and of the weights' squares
-    said: Array  # of the same rows the weight by what is predicted, and by the label, shape [K]; empty where none is
-    true: Array  # of the same rows the weight by what is predicted, and by the label, shape [K]; empty where none is
+    mass: float  # the sum of the weights of rows with a label
+    squares: float  # the sum of these weights' squares
+    said: Array  # of the same rows the weight by what is predicted, shape [K]; empty where none is
+    true: Array  # the same by the label
     right: float  # the weight of rows where both are the same
-    low: float  # the smallest and largest prediction
-    high: float  # the smallest and largest prediction
+    low: float  # the smallest prediction
+    high: float  # the largest
     apart: int = 0  # rows whose decision is another one than that of a score of at least 0.5
-    refused: float = -np.inf  # the largest score with an unfavorable decision, and the smallest with a favorable one
-    taken: float = np.inf  # the largest score with an unfavorable decision, and the smallest with a favorable one
-    ties: int = 0  # rows whose score is exactly the threshold, and those of them with a favorable decision
-    ties_taken: int = 0  # rows whose score is exactly the threshold, and those of them with a favorable decision
+    refused: float = -np.inf  # the largest score with an unfavorable decision
+    taken: float = np.inf  # the smallest with a favorable one
+    ties: int = 0  # rows whose score is exactly the threshold
+    ties_taken: int = 0  # those of them with a favorable decision
 
     def __add__(self, right: Seen) -> Seen:
         return Seen(
@@ -76,8 +76,8 @@ class Sense:
     """Looks at the predictions of one of the models (see `fairkit.auditing.measure.Reader`)."""
 
     place: int  # the model's number among those that score the rows together
-    task: str  # its task, and the classes of a multi-class one
-    classes: tuple[Any, ...]  # its task, and the classes of a multi-class one
+    task: str  # its task
+    classes: tuple[Any, ...]  # the classes of a multi-class one
     told: bool  # whether the user said which class is favorable, so that a model worse than chance is one
     labelled: bool  # whether there are labels
     by_output: tuple[str, str] | None
@@ -164,7 +164,7 @@ class Sense:
             more = _beside_threshold(decision == 1, predictions.score)
         if predictions.score is not None and self.cut is not None and not self.own:
             near = (self.cut, float(np.float32(self.cut)))
-            first, second = (1 - one if self.turned else one for one in near)
+            first, second = (1 - score if self.turned else score for score in near)
             ties = (predictions.score == first) | (predictions.score == second)
             more |= {"ties": int(ties.sum()), "ties_taken": int((decision[ties] > 0.5).sum())}
         return Seen(
@@ -218,9 +218,9 @@ def _whole(decision: Array, low: float, high: float) -> bool:
 
 def _beside_threshold(taken: NDArray[np.bool_], score: Array) -> dict[str, Any]:
     """Compare decisions with those of a score of at least 0.5."""
-    other = np.flatnonzero(taken != (score >= 0.5))
+    differing = np.flatnonzero(taken != (score >= 0.5))
     return {
-        "apart": int((np.abs(score[other] - 0.5) > ROUNDING).sum()),
+        "apart": int((np.abs(score[differing] - 0.5) > ROUNDING).sum()),
         "refused": float(score.take(np.flatnonzero(~taken)).max(initial=-np.inf)),
         "taken": float(score.take(np.flatnonzero(taken)).min(initial=np.inf)),
     }
@@ -236,7 +236,7 @@ class Judgement:
 
 def is_constant(report: Report) -> bool:
     """Return whether a report says that all rows were predicted alike."""
-    return any(text.endswith(told + _NO_VERDICT) for text in report.warnings for told in (_UNSEEN, _UNRANKED))
+    return any(text.endswith(ending + _NO_VERDICT) for text in report.warnings for ending in (_UNSEEN, _UNRANKED))
 
 
 def judged(sense: Sense, seen: Seen | None, dataset: Dataset) -> Judgement:

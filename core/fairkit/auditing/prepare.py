@@ -50,8 +50,8 @@ class LoadedAuditors:
     """The settings of an audit with what they name loaded, whatever the model and the data: made by `of`."""
 
     settings: AuditSettings  # what the audit was asked for
-    auditors: tuple[Auditor, ...]  # the auditors with their parameters, and the group metrics that they are given
-    metrics: tuple[type[Metric], ...]  # the auditors with their parameters, and the group metrics that they are given
+    auditors: tuple[Auditor, ...]  # with their parameters
+    metrics: tuple[type[Metric], ...]  # the group metrics that they are given
     used: tuple[plugins.Plugin, ...]  # the plugins that these come from
     failures: tuple[str, ...]  # what could not be loaded, in sentences
 
@@ -68,7 +68,9 @@ class LoadedAuditors:
         """
         others, failures = plugins.third_party()
         if named is not None:
-            others = [one if one.found.name in named else dataclasses.replace(one, metrics=()) for one in others]
+            others = [
+                plugin if plugin.found.name in named else dataclasses.replace(plugin, metrics=()) for plugin in others
+            ]
         names = list(settings.auditors)
         if functions and "group" not in names:
             names.append("group")
@@ -101,7 +103,7 @@ class LoadedAuditors:
     def conditions(self) -> dict[str, str]:
         """What must be asked for some numbers to be measured, by name, as the auditors declare it."""
         every = {name: headline for auditor in self.auditors for name, headline in auditor.headlines.items()}
-        return {name: one.condition for name, one in every.items() if one.condition}
+        return {name: form.condition for name, form in every.items() if form.condition}
 
     def about(
         self,
@@ -165,16 +167,16 @@ class Watching:
     def measure(self, batch: Batch, said: Sequence[Predictions]) -> Any:
         """Turn one batch into a partial result."""
         with plugins.blame(self.owner, f"the auditor {self.auditor.name!r} measured a batch"):
-            found = said[self.place]
+            result = said[self.place]
             if self.auditor.name != "group" and is_own(self.context.scorer.info.outputs):
-                found = dataclasses.replace(found, score=None)  # others would take it for a probability
+                result = dataclasses.replace(result, score=None)  # others would take it for a probability
             design = self.context.dataset.roles.labelled
             if design is not None and batch.labelled is not None and by_design(self.auditor, self.context.dataset):
                 keep, batch = design.known(batch)
-                found = found.take(keep)
+                result = result.take(keep)
                 if not len(batch):
                     return None
-            return self.auditor.measure(batch, found, self.context)
+            return self.auditor.measure(batch, result, self.context)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -131,7 +131,7 @@ def audit(
         },
         settings,
     )
-    named = None if signed is None else [one["name"] for one in signed.environment.get("plugins", ())]
+    named = None if signed is None else [plugin["name"] for plugin in signed.environment.get("plugins", ())]
     loaded = LoadedAuditors.of(chosen, metrics or {}, named)
     loaded.check(data)
     with opened(engine, scheduler) as running, _closed_on_failure(data):
@@ -186,9 +186,9 @@ def _tables_only(loaded: LoadedAuditors) -> bool:
 
 def _needs_rows(model: Any, loaded: LoadedAuditors, data: Dataset) -> list[str]:
     """Return why an audit must read rows one by one, if so."""
-    told = [auditor.needs_rows(loaded.metrics) for auditor in loaded.auditors]
+    asks = [auditor.needs_rows(loaded.metrics) for auditor in loaded.auditors]
     unseen = model is None or isinstance(model, PredictedColumns | NoPredictions)
     scored = None if unseen else "the model scores them here"
     design = data.roles.labelled
     listed = "the drawn list names rows by number" if design is not None and design.kind == "list" else None
-    return [reason for reason in (scored, listed, *told) if reason is not None]
+    return [reason for reason in (scored, listed, *asks) if reason is not None]

@@ -52,14 +52,14 @@ def as_numbers(values: NDArray[Any]) -> NDArray[Any] | None:
     """Return cells that are used as numbers, shape [n], NaN where missing: 06037 is 6037 here; None: some are none."""
     if values.dtype.kind != "O":
         return values
-    flags, known = {"true": 1.0, "false": 0.0}, {}
+    flags, numbers = {"true": 1.0, "false": 0.0}, {}
     for cell in set(values.tolist()):
         text = "nan" if cell is None else str(cell).strip()
         number = flags.get(text.lower(), float(text) if cell is None or _NUMBER.fullmatch(text) else None)
         if number is None:
             return None
-        known[cell] = number
-    return np.array([known[cell] for cell in values.tolist()], dtype=np.float64)
+        numbers[cell] = number
+    return np.array([numbers[cell] for cell in values.tolist()], dtype=np.float64)
 
 
 _HEAD, _FEW = 512, 64
@@ -130,11 +130,11 @@ def texts_as_arrow(values: NDArray[Any]) -> pa.Array:
     """Return texts, of which some may be None, shape [n], as an Arrow array: `pa.array` would import pandas first."""
     import pyarrow as pa
 
-    known = np.array([value is not None for value in values], bool)
+    is_present = np.array([value is not None for value in values], bool)
     cells = [b"" if value is None else value.encode() for value in values]
     offsets = np.cumsum([0, *map(len, cells)], dtype=np.int32)
-    found = [pa.py_buffer(part) for part in (np.packbits(known, bitorder="little"), offsets, b"".join(cells))]
-    return pa.StringArray.from_buffers(len(cells), found[1], found[2], found[0], int((~known).sum()))
+    buffers = [pa.py_buffer(part) for part in (np.packbits(is_present, bitorder="little"), offsets, b"".join(cells))]
+    return pa.StringArray.from_buffers(len(cells), buffers[1], buffers[2], buffers[0], int((~is_present).sum()))
 
 
 def empty_text() -> pa.Scalar:
@@ -309,9 +309,9 @@ class Codes:
 
 def codes_of(column: pa.Array) -> Codes:
     """Return a column's values and places: those that it has, those of close whole numbers, or those that are found."""
-    known = ready_codes(column)
-    if known is not None:
-        return known
+    ready = ready_codes(column)
+    if ready is not None:
+        return ready
     coded = column.dictionary_encode()
     return Codes(coded.dictionary, places_in(coded))
 

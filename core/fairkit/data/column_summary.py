@@ -62,8 +62,8 @@ class ColumnSheet:
             column = codes.values.take(
                 as_arrow(np.flatnonzero(np.bincount(codes.places, minlength=1)[: len(codes.values)]))
             )
-        found = pc.min_max(column)
-        ends = [str(found[end].as_py()) for end in ("min", "max")]
+        extremes = pc.min_max(column)
+        ends = [str(extremes[end].as_py()) for end in ("min", "max")]
         if not all(map(_DATE.match, ends)) or not pc.all(pc.match_substring_regex(column, _DATE.pattern)).as_py():
             self.mixed = True
             return
@@ -71,8 +71,8 @@ class ColumnSheet:
         self.last = max(self.last or ends[1][:7], ends[1][:7])
 
     def __add__(self, right: Self) -> ColumnSheet:
-        firsts = [one.first for one in (self, right) if one.first is not None]
-        lasts = [one.last for one in (self, right) if one.last is not None]
+        firsts = [column.first for column in (self, right) if column.first is not None]
+        lasts = [column.last for column in (self, right) if column.last is not None]
         return ColumnSheet(
             self.kind,
             self.missing + right.missing,
@@ -113,10 +113,10 @@ class Sheet:
 
         Two columns of dates do not say which of them is the table's period. A month gives no single row away.
         """
-        found = [(name, c.first, c.last) for name, c in self.columns.items() if c.type == "date"]
-        if len(found) != 1:
+        dates = [(name, c.first, c.last) for name, c in self.columns.items() if c.type == "date"]
+        if len(dates) != 1:
             return {}
-        name, first, last = found[0]
+        name, first, last = dates[0]
         return {"column": name, "from": str(first), "to": str(last)}
 
 
@@ -153,10 +153,10 @@ def lookalikes(column: str, names: Sequence[str]) -> list[str]:
     for name in names:
         seen.setdefault(_as_seen(name), []).append(name)
     sentences = [
-        f"{one!a} and {other!a} of the column {column!r} look the same and are counted apart: {_why(one, other)}. "
-        "Are they one? Then write them alike in the table."
+        f"{first!a} and {second!a} of the column {column!r} look the same and are counted apart: "
+        f"{_why(first, second)}. Are they one? Then write them alike in the table."
         for same in seen.values()
-        for one, other in combinations(same, 2)
+        for first, second in combinations(same, 2)
     ]
     rest = len(sentences) - _MOST
     return [*sentences[:_MOST], f"{rest} more pairs of values of {column!r} look the same."] if rest > 0 else sentences
@@ -177,9 +177,9 @@ def beyond_two(column: str, counts: Mapping[Any, int], favorable: Sequence[Any])
 def _as_seen(text: str) -> str:
     """Return the text as it looks: without case, spaces and invisible characters, in Latin letters."""
     shown = unicodedata.normalize("NFKC", text).translate(_CONFUSABLE)
-    kept = "".join(letter for letter in shown if unicodedata.category(letter) not in ("Cf", "Cc"))
-    words = " ".join(kept.casefold().split())
-    return re.sub(r"^0+(?=\d+$)", "", words.rstrip(_MARKS).rstrip() or words)
+    visible = "".join(letter for letter in shown if unicodedata.category(letter) not in ("Cf", "Cc"))
+    folded = " ".join(visible.casefold().split())
+    return re.sub(r"^0+(?=\d+$)", "", folded.rstrip(_MARKS).rstrip() or folded)
 
 
 def _why(one: str, other: str) -> str:

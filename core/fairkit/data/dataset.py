@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.data.arrow_types import Batch, as_arrow, as_numpy, decoded, equal_cells
-from fairkit.data.groups import buckets_of, probabilities_of, query_numbers
+from fairkit.data.groups import probabilities_of
+from fairkit.data.hashing import buckets_of, query_numbers
 from fairkit.data.parts import Elsewhere
 from fairkit.data.profile import (
     BATCH_ROWS,
@@ -69,10 +70,10 @@ class Dataset:
     def __repr__(self) -> str:
         """Return a line; no row is read."""
         roles = self.roles
-        told = [f"label {roles.label!r}"] if roles.label is not None else []
-        told += [f"favorable {roles.favorable!r}"] if roles.favorable is not None else []
-        told += [f"sensitive {', '.join(one.name for one in roles.sensitive)}"] if roles.sensitive else []
-        return f"<Dataset {self.name}: {', '.join(told) or 'no roles'}>"
+        roles_text = [f"label {roles.label!r}"] if roles.label is not None else []
+        roles_text += [f"favorable {roles.favorable!r}"] if roles.favorable is not None else []
+        roles_text += [f"sensitive {', '.join(split.name for split in roles.sensitive)}"] if roles.sensitive else []
+        return f"<Dataset {self.name}: {', '.join(roles_text) or 'no roles'}>"
 
     @property
     def name(self) -> str:
@@ -94,9 +95,9 @@ class Dataset:
         if features is None:
             return self
         require_columns(features, self.columns, role="feature", table=self.name)
-        other = copy.copy(self)
-        other.roles = replace(self.roles, features=tuple(features), drop=())
-        return other
+        copied = copy.copy(self)
+        copied.roles = replace(self.roles, features=tuple(features), drop=())
+        return copied
 
     @property
     def profile(self) -> Profile:
@@ -142,8 +143,8 @@ class Dataset:
 
     def distinct(self, columns: Sequence[str]) -> DistinctRows | None:
         """Return the distinct rows with their counts where these stand for the rows."""
-        found = self._distinct
-        return found if found is not None and found.serves([*columns, *self.roles.columns]) else None
+        counted = self._distinct
+        return counted if counted is not None and counted.serves([*columns, *self.roles.columns]) else None
 
     def without_rows(self) -> Dataset:
         """Return a dataset that knows groups and labels, and whose rows are read part by part only."""

@@ -249,7 +249,7 @@ def _large_integers(column: pa.Array) -> NDArray[np.int64] | None:
     if not pa.types.is_integer(column.type) or column.null_count == len(column):
         return None
     if column.null_count:
-        low, high = (one.as_py() for one in pc.min_max(column).values())
+        low, high = (extreme.as_py() for extreme in pc.min_max(column).values())
     else:
         cells = as_numpy(column)
         low, high = int(cells.min()), int(cells.max())

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fairkit.data.arrow_types import Codes, as_arrow, as_numpy, codes_of, decoded, empty_text
-from fairkit.data.digest import plain_doubles
+from fairkit.data.arrow_types import Codes, as_arrow, as_numpy, codes_of, decoded
+from fairkit.data.hashing import column_hashes, mixed
 from fairkit.data.parts import TablePart
 from fairkit.data.source import Source
 
@@ -22,72 +22,6 @@ if TYPE_CHECKING:
     Words = NDArray[np.uint64]
     Counts = NDArray[np.int64]
     Hashes = NDArray[np.uint64]
-
-
-_GOLDEN, _FIRST, _SECOND = (np.uint64(x) for x in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
-_MASKS = np.array([(1 << (8 * index)) - 1 for index in range(9)], dtype=np.uint64)
-_SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(31))
-PIECE = 8_192
-"""So many words are mixed at once: what that needs stays in the processor's cache."""
-_SHORT = 64
-"""Longer texts are hashed one by one: a single cell of a megabyte must not make everybody's loop long."""
-
-
-def mixed(words: Words) -> Words:
-    """Return the words, shape [n], well mixed: every bit depends on every bit (the finaliser of splitmix64)."""
-    result = words + _GOLDEN
-    shifted = np.empty(min(len(words), PIECE), dtype=np.uint64)
-    for start in range(0, len(words), PIECE):
-        z = result[start : start + PIECE]
-        moved = shifted[: len(z)]
-        z ^= np.right_shift(z, _SHIFTS[0], out=moved)
-        z *= _FIRST
-        z ^= np.right_shift(z, _SHIFTS[1], out=moved)
-        z *= _SECOND
-        z ^= np.right_shift(z, _SHIFTS[2], out=moved)
-    return result
-
-
-def text_words(column: pa.Array) -> Words:
-    """Return a word for each text, shape [n]: of its bytes, eight at a time, and of its length."""
-    import pyarrow as pa
-
-    wide = pa.types.is_large_string(column.type)
-    _, offsets_buffer, content = column.buffers()
-    if len(column) == 0 or offsets_buffer is None:
-        return np.zeros(len(column), dtype=np.uint64)
-    kind: Any = np.int64 if wide else np.int32
-    offsets = np.frombuffer(offsets_buffer, kind)[column.offset : column.offset + len(column) + 1]
-    starts, lengths = offsets[:-1].astype(np.int64), np.diff(offsets).astype(np.int64)
-    hashes: Words = lengths.astype(np.uint64)
-    if content is None or not lengths.any():
-        return mixed(mixed(hashes))  # as among other texts
-    first, last = int(offsets[0]), int(offsets[-1])
-    padded = np.zeros(last - first + 8, dtype=np.uint8)  # so that eight bytes can be read at every place
-    padded[: last - first] = np.frombuffer(content, np.uint8)[first:last]
-    eights: Words = np.ndarray((last - first + 1,), dtype="<u8", buffer=padded, strides=(1,))
-    short = lengths <= _SHORT
-    at = np.arange(len(column)) if short.all() else np.flatnonzero(short)
-    hashes[at] = _short_words(eights, starts[at] - first, lengths[at])
-    for index in np.flatnonzero(~short).tolist():
-        hashes[index] = _long_word(padded[starts[index] - first :][: lengths[index]])
-    return hashes
-
-
-def _short_words(eights: Words, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> Words:
-    hashes: Words = mixed(lengths.astype(np.uint64))
-    for index in range(0, int(lengths.max(initial=0)), 8):
-        at = np.flatnonzero(lengths > index) if index else slice(None)
-        left = lengths[at] - index
-        part = eights[starts[at] + index] & _MASKS[np.clip(left, 0, 8)]
-        hashes[at] = mixed(hashes[at] ^ part)
-    return hashes
-
-
-def _long_word(content: NDArray[np.uint8]) -> np.uint64:
-    import hashlib
-
-    return np.uint64(int.from_bytes(hashlib.blake2b(content.tobytes(), digest_size=8).digest(), "little"))
 
 
 DIVISORS = range(2, 65)
@@ -194,17 +128,17 @@ class DistinctRows:
         if self._closed or self._many() or self._unknown(chosen):
             return False
         every = [codes[name] if name in codes else codes_of(chosen.column(name)) for name in self.columns]
-        if math.prod(len(one.values) + 1 for one in every) <= batch.num_rows:
+        if math.prod(len(codes.values) + 1 for codes in every) <= batch.num_rows:
             if self._block is None or not self._block.fits(every):
                 self._flush()
                 self._block = _Block(every)
             self._block.add(every)
         else:
-            found = equal_rows(every)
-            if found is None:
+            equal = equal_rows(every)
+            if equal is None:
                 return False
             self._flush()
-            self._waiting.append(_with_counts(chosen.take(as_arrow(found[0])).columns, found[1]))
+            self._waiting.append(_with_counts(chosen.take(as_arrow(equal[0])).columns, equal[1]))
         if self.rows < _FIRST_ROWS:
             seen = self.rows + batch.num_rows
             self._closed = seen >= _FIRST_ROWS and self._kept() * EQUAL_ROWS > seen
@@ -231,8 +165,8 @@ class DistinctRows:
 
     def serves(self, columns: Iterable[str]) -> bool:
         """Return whether measuring these rows, and these columns of them, is less work than measuring all rows."""
-        known = self.rows >= FEWEST_ROWS_COUNTED and not self._closed and set(columns) <= set(self.columns)
-        return known and len(self.table()[1]) * EQUAL_ROWS <= self.rows
+        usable = self.rows >= FEWEST_ROWS_COUNTED and not self._closed and set(columns) <= set(self.columns)
+        return usable and len(self.table()[1]) * EQUAL_ROWS <= self.rows
 
     def __add__(self, right: DistinctRows) -> DistinctRows:
         joined = DistinctRows(self.columns, self.known)
@@ -278,9 +212,9 @@ class DistinctRows:
         if len(self._waiting) > 1:
             waiting = pa.Table.from_batches(self._waiting).combine_chunks().to_batches()[0]
             *columns, counts = waiting.columns
-            found = equal_rows([codes_of(column) for column in columns], as_numpy(counts))
-            assert found is not None  # noqa: S101 -- with counts any number of values is sorted
-            self._waiting = [_with_counts([column.take(as_arrow(found[0])) for column in columns], found[1])]
+            equal = equal_rows([codes_of(column) for column in columns], as_numpy(counts))
+            assert equal is not None  # noqa: S101 -- with counts any number of values is sorted
+            self._waiting = [_with_counts([column.take(as_arrow(equal[0])) for column in columns], equal[1])]
 
 
 class _Block:
@@ -298,7 +232,7 @@ class _Block:
     def fits(self, codes: Sequence[Codes]) -> bool:
         """Return whether a batch is coded alike."""
         pairs = zip(codes, self._values, strict=True)
-        return all(bool(one.values.equals(values)) for one, values in pairs)
+        return all(bool(codes.values.equals(values)) for codes, values in pairs)
 
     def add(self, codes: Sequence[Codes]) -> None:
         """Count the rows of a batch."""
@@ -436,9 +370,9 @@ class Repeats:
                 self._settle()
         else:
             self._settle()
-            kept = self._mask(hashes, self._shift)
-            keys, places = np.unique(hashes[kept], return_inverse=True)
-            self._join(keys, np.bincount(places, times[kept], len(keys)).astype(np.int64))
+            mask = self._mask(hashes, self._shift)
+            keys, places = np.unique(hashes[mask], return_inverse=True)
+            self._join(keys, np.bincount(places, times[mask], len(keys)).astype(np.int64))
         self.rows += len(hashes) if times is None else int(times.sum())
 
     def _settle(self) -> None:
@@ -451,10 +385,10 @@ class Repeats:
     def __add__(self, right: Repeats) -> Repeats:
         mine, theirs = self.keys, right.keys
         joined = Repeats(self.rows + right.rows, max(self.shift, right.shift))
-        kept = self._mask(mine, joined._shift)
-        joined._keys, joined._counts = mine[kept], self.counts[kept]
-        kept = self._mask(theirs, joined._shift)
-        joined._join(theirs[kept], right.counts[kept])
+        mask = self._mask(mine, joined._shift)
+        joined._keys, joined._counts = mine[mask], self.counts[mask]
+        mask = self._mask(theirs, joined._shift)
+        joined._join(theirs[mask], right.counts[mask])
         return joined
 
     @property
@@ -485,8 +419,8 @@ class Repeats:
         self._keys = np.insert(self._keys, places[~is_known], keys[~is_known])
         while len(self._keys) > MOST:
             self._shift += 1
-            kept = self._mask(self._keys, self._shift)
-            self._keys, self._counts = self._keys[kept], self._counts[kept]
+            mask = self._mask(self._keys, self._shift)
+            self._keys, self._counts = self._keys[mask], self._counts[mask]
 
     @staticmethod
     def _mask(hashes: Hashes, shift: int) -> NDArray[np.bool_]:
@@ -500,8 +434,8 @@ class Repeats:
 class RowCopies:
     """Copies of whole rows, and repeats in columns that look like ids; ``+`` joins with other rows."""
 
-    whole: Repeats  # counts of rows, and of the cells of columns
-    ids: dict[str, Repeats]  # counts of rows, and of the cells of columns
+    whole: Repeats  # counts of rows
+    ids: dict[str, Repeats]  # counts of the cells of columns
     fine: dict[str, Repeats] = field(default_factory=dict)
     total: int = 0  # the sum of the rows' hashes, 64 bits: the same for the same rows in any order
     checked: int = 0  # how many rows there were when columns were last left out of `fine`
@@ -545,40 +479,40 @@ class RowCopies:
             if name in codes and not counters:
                 total += codes[name].mapped(self._words(name, codes[name].values) * factor)
                 continue
-            words = mixed(column_hashes(column))
+            mixed_hashes = mixed(column_hashes(column))
             for counter in counters:
                 absent = _missing(column) if counter is self.ids.get(name) and column.null_count else None
-                counter.update(*((words, times) if absent is None else _left(words, times, ~absent)))
-            total += words * factor  # not in place: the words wait to be counted
+                counter.update(*((mixed_hashes, times) if absent is None else _left(mixed_hashes, times, ~absent)))
+            total += mixed_hashes * factor  # not in place: the words wait to be counted
         return mixed(total)
 
     def _words(self, name: str, values: pa.Array) -> Hashes:
         """Return the mixed hash of each value of a coded column, and that of a missing cell."""
         import pyarrow as pa
 
-        known = self._known.get(name)
-        if known is None or not known[0].equals(values):
+        hashed = self._known.get(name)
+        if hashed is None or not hashed[0].equals(values):
             cells = pa.concat_arrays([values, pa.nulls(1, values.type)])
-            known = self._known[name] = values, mixed(column_hashes(cells))
-        return known[1]
+            hashed = self._known[name] = values, mixed(column_hashes(cells))
+        return hashed[1]
 
     def _drop_coarse(self) -> None:
         """Count no longer the values of columns that many different rows share."""
         self.checked = self.whole.rows
         if not (whole := self.whole.distinct):
             return
-        distinct = {name: one.distinct for name, one in self.fine.items()}
+        distinct = {name: count.distinct for name, count in self.fine.items()}
         fine = [name for name in distinct if distinct[name] >= 0.5 * whole]
         # of very many columns the first are kept, and before them those that tell nearly all rows apart
         order = sorted(fine, key=lambda name: distinct[name] < 0.99 * whole)
-        kept = set(order[: MOST_FINE if self.checked >= ROWS_TO_CHOOSE else None])
-        self.fine = {name: one for name, one in self.fine.items() if name in kept}
+        names_kept = set(order[: MOST_FINE if self.checked >= ROWS_TO_CHOOSE else None])
+        self.fine = {name: count for name, count in self.fine.items() if name in names_kept}
 
     def __add__(self, right: RowCopies) -> RowCopies:
         joined = RowCopies(
             self.whole + right.whole,
-            {name: one + right.ids[name] for name, one in self.ids.items()},
-            {name: one + right.fine[name] for name, one in self.fine.items() if name in right.fine},
+            {name: count + right.ids[name] for name, count in self.ids.items()},
+            {name: count + right.fine[name] for name, count in self.fine.items() if name in right.fine},
             (self.total + right.total) % 2**64,
         )
         joined._drop_coarse()
@@ -587,7 +521,9 @@ class RowCopies:
     @property
     def copied(self) -> CopiedRows | None:
         """What shows that rows were copied; None where nothing does."""
-        return copied_rows(self.whole.counts, self.whole.pairs, {name: one.pairs for name, one in self.fine.items()})
+        return copied_rows(
+            self.whole.counts, self.whole.pairs, {name: count.pairs for name, count in self.fine.items()}
+        )
 
     def warnings(self, skipped: Sequence[str] = ()) -> list[str]:
         """Return warnings about repeated rows and ids; none about the columns in `skipped`.
@@ -602,10 +538,10 @@ class RowCopies:
                 f"{about}{rows - self.whole.distinct:,} of {rows:,} rows are exact copies of another row; intervals "
                 "take all rows for different people."
             )
-        for name, one in self.ids.items():
-            if name not in skipped and one.rows and one.copies >= 0.01 and one.distinct > MOST_GROUPS:
+        for name, count in self.ids.items():
+            if name not in skipped and count.rows and count.copies >= 0.01 and count.distinct > MOST_GROUPS:
                 sentences.append(
-                    f"{name!r} has {one.distinct:,} different values in {one.rows:,} rows: rows of one {name!r} "
+                    f"{name!r} has {count.distinct:,} different values in {count.rows:,} rows: rows of one {name!r} "
                     "are not independent, as the intervals take them to be."
                 )
         return sentences
@@ -625,20 +561,3 @@ def _missing(column: pa.Array) -> NDArray[np.bool_]:
     import pyarrow.compute as pc
 
     return as_numpy(pc.is_null(column))
-
-
-def column_hashes(column: pa.Array) -> Hashes:
-    """Return a 64-bit number for every cell, the same for the same value."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if pa.types.is_dictionary(column.type):
-        codes = codes_of(column)
-        return codes.mapped(column_hashes(pa.concat_arrays([codes.values, pa.nulls(1, codes.values.type)])))
-    if pa.types.is_string(column.type):
-        texts = pc.fill_null(column, empty_text()) if column.null_count else column
-        pieces = [text_words(texts.slice(start, PIECE)) for start in range(0, len(texts), PIECE)]
-        return np.concatenate(pieces) if pieces else np.empty(0, np.uint64)
-    if pa.types.is_boolean(column.type):
-        column = column.cast(pa.uint8())
-    return plain_doubles(column).view(np.uint64)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fairkit.data.arrow_types import as_numbers, as_numpy, codes_of
-from fairkit.data.duplicate_rows import mixed, text_words
 from fairkit.data.roles import (
     MISSING_GROUP,
     NULL_SPELLINGS,
@@ -74,8 +72,8 @@ class ColumnCoder:
     def _values(self, column: pa.Array) -> NDArray[np.int64]:
         codes = codes_of(column)
         cells, numbers = codes.cells, np.zeros(len(codes.values) + 1, dtype=np.int64)
-        for place in codes.counted()[0]:
-            numbers[place] = self._number(_group_text(cells[place]))
+        for code in codes.counted()[0]:
+            numbers[code] = self._number(_group_text(cells[code]))
         return codes.mapped(numbers)
 
     def _bins(self, column: pa.Array) -> NDArray[np.int64]:
@@ -164,7 +162,7 @@ class GroupCoder:
     def merge(self, right: GroupCoder) -> None:
         """Add what another coder of the same split learned from other rows."""
         numbers = [
-            {place: coder._number(name) for name, place in others.index.items()}
+            {code: coder._number(name) for name, code in others.index.items()}
             for coder, others in zip(self.columns, right.columns, strict=True)
         ]
         for cell, count in right._counts.items():
@@ -200,13 +198,13 @@ class GroupCoder:
             )
         small = self._small(cell_counts, table)
         self.joined = len(small)
-        own = [cell for cell in cells if cell not in small]
-        places = {cell: index for index, cell in enumerate(own)} | dict.fromkeys(small, len(own))
-        self.names = self._named(own) + [SMALL_GROUPS] * bool(small)
+        large = [cell for cell in cells if cell not in small]
+        places = {cell: index for index, cell in enumerate(large)} | dict.fromkeys(small, len(large))
+        self.names = self._named(large) + [SMALL_GROUPS] * bool(small)
         shape = [len(coder.index) for coder in self.columns]
         self._lookup = np.full(int(np.prod(shape)), -1, dtype=np.int64)
         self._lookup[[int(np.ravel_multi_index(cell, shape)) for cell in cells]] = [places[c] for c in cells]
-        self._sizes = [cell_counts[cell] for cell in own] + [sum(cell_counts[cell] for cell in small)] * bool(small)
+        self._sizes = [cell_counts[cell] for cell in large] + [sum(cell_counts[cell] for cell in small)] * bool(small)
         self.unknown = sum(self._counts.values()) - sum(cell_counts.values())
 
     def _small(self, counts: dict[tuple[int, ...], int], table: str) -> set[tuple[int, ...]]:
@@ -217,7 +215,7 @@ class GroupCoder:
         by_size = sorted(counts, key=lambda cell: (counts[cell], cell))
         small = [cell for cell in by_size if counts[cell] < self.counts_from]
         for cell in by_size[len(small) :] if small else ():
-            if len(small) > 1 and sum(counts[one] for one in small) >= self.counts_from:
+            if len(small) > 1 and sum(counts[cell] for cell in small) >= self.counts_from:
                 break
             small.append(cell)
         if small and len(small) == len(counts):
@@ -343,67 +341,3 @@ def known_shares(p: Array, group: NDArray[np.int64] | None) -> Array:
             parts = (np.ones(len(share)), share, hit, share * (1 - share))
             made[index] = np.stack([np.bincount(tenth, part, 10) for part in parts], axis=1)
     return made
-
-
-# From the ids of clusters to buckets: a hash, the same wherever and in whatever pieces a table is read.
-
-
-BUCKETS = 1_024
-"""Rows of one cluster share a bucket; so do those of other clusters, which are independent of them."""
-
-_SHIFT = np.uint64(54)
-
-
-KEY = 0x9E3779B97F4A7C15
-"""Of the hash: the same for every table, so that neither the order of rows nor other columns choose the buckets."""
-
-
-def buckets_of(column: pa.Array, key: int = KEY) -> NDArray[np.int64]:
-    """Return the bucket of each row's cluster, shape [n], in [0, `BUCKETS`)."""
-    return (mixed(words_of(column) ^ np.uint64(key)) >> _SHIFT).astype(np.int64)
-
-
-def query_numbers(column: pa.Array, name: str, table: str) -> Words:
-    """Return a number for each row's query, shape [n]: rows have the same number where they have the same query.
-
-    It is a digest of 8 bytes of the query as text, so that pieces of a table agree on it; 1 and 1.0 are one query.
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    from fairkit.data.arrow_types import as_numpy
-
-    absent = int(pc.sum(pc.is_null(column, nan_is_null=True)).as_py() or 0)
-    if absent:
-        raise DataError(f"{table}: {absent:,} rows have no value in the `query` column {name!r}; leave these rows out")
-    coded = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
-    digests = [
-        hashlib.blake2b(value_text(value).encode(), digest_size=8).digest() for value in coded.dictionary.to_pylist()
-    ]
-    numbers = np.frombuffer(b"".join(digests), "<u8").astype(np.uint64)
-    return np.asarray(numbers[as_numpy(coded.indices).astype(np.int64)])
-
-
-def words_of(column: pa.Array) -> Words:
-    """Return a well mixed word for each id, shape [n]: equal ids have equal words; 1 and 1.0 do."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    from fairkit.data.arrow_types import as_numpy
-
-    kind = column.type
-    if pa.types.is_integer(kind):
-        return mixed(_id_numbers(as_numpy(column)))
-    if pa.types.is_floating(kind) or pa.types.is_boolean(kind):
-        return mixed(_id_numbers(as_numpy(pc.cast(column, pa.float64()))))
-    return text_words(pc.cast(column, pa.large_string()))
-
-
-def _id_numbers(values: NDArray[Any]) -> Words:
-    """Whole numbers as they are; others, and those beyond 2^53, by the bits of their floats."""
-    if values.dtype.kind in "iu":
-        return values.astype(np.int64).view(np.uint64)
-    numbers = values.astype(np.float64) + 0.0
-    whole = (np.abs(numbers) < 2**53) & (numbers == np.round(numbers))
-    as_whole = np.where(whole, numbers, 0.0).astype(np.int64).view(np.uint64)
-    return np.where(whole, as_whole, numbers.view(np.uint64))

@@ -102,9 +102,7 @@ class Index:
         """The places of all keys, as text."""
         if self.numbers is None:
             return self.places
-        return {
-            value_text(key): place for key, place in zip(*(number.tolist() for number in self.numbers), strict=True)
-        }
+        return {value_text(key): row for key, row in zip(*(number.tolist() for number in self.numbers), strict=True)}
 
     def find(self, keys: Sequence[pa.Array]) -> NDArray[np.int64]:
         """Return the places of keys, shape [n]; -1 where there is none."""
@@ -133,8 +131,8 @@ class Matches:
     """How many rows have a match in the other table, and which of its rows are used; ``+`` joins with other rows."""
 
     lookup: Lookup
-    rows: int = 0  # all rows, and those with a match
-    found: int = 0  # all rows, and those with a match
+    rows: int = 0  # all rows
+    found: int = 0  # those with a match
     used: NDArray[np.bool_] | None = None
 
     def of(self, batch: pa.RecordBatch) -> Matches:
@@ -228,8 +226,8 @@ class JoinedPart(PartOf):
 def looked_up(data: Any, on: Sequence[str] | str | None, source: Source, named: Sequence[str | None]) -> Lookup:
     """Open the other table of a join; see `Lookup.of`."""
     if data is None or not on:
-        given = "`on`" if data is None else "`join`"
-        raise DataError(f"{given} is given alone: a join needs the other table (`join`) and the key column (`on`)")
+        argument = "`on`" if data is None else "`join`"
+        raise DataError(f"{argument} is given alone: a join needs the other table (`join`) and the key column (`on`)")
     keys = [on] if isinstance(on, str) else list(on)
     parts = {part.split(":")[0] for text in named if text for part in (text, *text.split("+"))}
     return Lookup.of(data, keys, source.columns, source.name, sorted(parts))
@@ -237,8 +235,8 @@ def looked_up(data: Any, on: Sequence[str] | str | None, source: Source, named: 
 
 def joined(source: Source, lookup: Lookup) -> Source:
     """Return a table with the columns of another one."""
-    own = tuple(source.columns)
-    parts = tuple(JoinedPart(part, lookup, own) for part in source.parts)
+    columns = tuple(source.columns)
+    parts = tuple(JoinedPart(part, lookup, columns) for part in source.parts)
     return replace(source, types={**source.types, **lookup.types()}, parts=parts, counts=None)
 
 
@@ -286,11 +284,11 @@ def _index(source: Source, name: str, pairs: Sequence[tuple[str, str]], columns:
         cells, exact = _exact(as_numpy(keys[0]))
         cells = cells if np.all(exact) else as_numpy(keys[0])
         order = np.argsort(cells, kind="stable").astype(np.int64)
-        known = cells[order]
-        twice = known[1:][known[1:] == known[:-1]]
+        sorted_cells = cells[order]
+        twice = sorted_cells[1:][sorted_cells[1:] == sorted_cells[:-1]]
         if len(twice):
             raise _twice(name, there, value_text(twice[0].item()), len(np.unique(twice)))
-        return Index(table, name, (known, order), {})
+        return Index(table, name, (sorted_cells, order), {})
     places: dict[Any, int] = {}
     repeated: dict[Any, None] = {}
     for index, text in enumerate(_texts(keys)):

@@ -165,8 +165,8 @@ class Drawn:
         chosen = batch.take(keep)
         if chosen.chance is None:
             return keep, chosen
-        own = 1.0 if chosen.weights is None else chosen.weights
-        return keep, dataclasses.replace(chosen, weights=own / chosen.chance)
+        weights = 1.0 if chosen.weights is None else chosen.weights
+        return keep, dataclasses.replace(chosen, weights=weights / chosen.chance)
 
 
 def _read(path: Path) -> Mapping[str, Any]:
@@ -184,14 +184,16 @@ def _checked(design: Mapping[str, Any]) -> dict[str, Any]:
     try:
         if design["schema"] != SCHEMA:
             raise KeyError("schema")
-        kept = {name: design[name] for name in ("schema", "seed", "population", "sensitive", "for", "stages", "cells")}
-        counts = [cell["drawn"] for cell in kept["cells"] if type(cell["drawn"]) is int]
-        listed = [cell["drawn"] for cell in kept["cells"] if type(cell["drawn"]) is list]
+        fields = {
+            name: design[name] for name in ("schema", "seed", "population", "sensitive", "for", "stages", "cells")
+        }
+        counts = [cell["drawn"] for cell in fields["cells"] if type(cell["drawn"]) is int]
+        listed = [cell["drawn"] for cell in fields["cells"] if type(cell["drawn"]) is list]
         numbers = [row for rows in listed for row in rows]
-        fine = len(kept["cells"]) in (len(counts), len(listed))
+        fine = len(fields["cells"]) in (len(counts), len(listed))
         fine &= all(type(row) is int and row >= 0 for row in numbers) and len(set(numbers)) == len(numbers)
-        fine &= type(kept["seed"]) is int and isinstance(kept["sensitive"], str)
-        for cell in kept["cells"]:
+        fine &= type(fields["seed"]) is int and isinstance(fields["sensitive"], str)
+        for cell in fields["cells"]:
             fine &= isinstance(cell["group"], str) and cell["decision"] in (0, 1) and type(cell["rows"]) is int
             fine &= 0 <= (cell["drawn"] if counts else len(cell["drawn"])) <= cell["rows"]
         if not fine or not (numbers or any(counts)):
@@ -200,7 +202,7 @@ def _checked(design: Mapping[str, Any]) -> dict[str, Any]:
         raise ParameterError(
             f"the file of drawn rows is not what `fairkit plan --draw` writes ({SCHEMA}), or it was changed; {_HOW}"
         ) from None
-    return kept
+    return fields
 
 
 def population_digest(names: Sequence[str], pairs: NDArray[np.int64]) -> str:
@@ -217,9 +219,9 @@ def draw_order(seed: int, population: str, rows: Sequence[int] | NDArray[np.int6
     head = hashlib.sha256(f"{seed} {population} ".encode())
 
     def key(row: int) -> bytes:
-        one = head.copy()
-        one.update(str(row).encode())
-        return one.digest()
+        copied = head.copy()
+        copied.update(str(row).encode())
+        return copied.digest()
 
     return sorted((int(row) for row in rows), key=key)
 
@@ -241,20 +243,20 @@ def drawn_cells(
 def check_cells(drawn: Drawn, names: Sequence[str], rows: NDArray[Any], asked: NDArray[Any], table: str) -> None:
     """Refuse a list of another table: its groups, decisions and drawn rows are others than these, shapes [G, 2]."""
     assert isinstance(drawn.design, Mapping)  # noqa: S101 -- callers look
-    place = {name: g for g, name in enumerate(names)}
+    index = {name: g for g, name in enumerate(names)}
     seen = np.zeros((len(names), 2, 2))
     for cell in drawn.design["cells"]:
-        if cell["group"] not in place:
+        if cell["group"] not in index:
             raise DataError(
                 f"{table}: the drawn list has the group {cell['group']!r} of {drawn.sensitive!r}, which no row has: it "
                 "is of another table; give the file that `fairkit plan --draw` wrote for this one"
             )
-        seen[place[cell["group"]], cell["decision"]] = cell["rows"], len(cell["drawn"])
-    for what, told, found in (("rows", seen[..., 0], rows), ("drawn rows", seen[..., 1], asked)):
-        if (told != found).any():
-            g, d = np.argwhere(told != found)[0]
+        seen[index[cell["group"]], cell["decision"]] = cell["rows"], len(cell["drawn"])
+    for what, claimed, counted in (("rows", seen[..., 0], rows), ("drawn rows", seen[..., 1], asked)):
+        if (claimed != counted).any():
+            g, d = np.argwhere(claimed != counted)[0]
             raise DataError(
-                f"{table}: the drawn list has {told[g, d]:,.0f} {what} of {drawn.sensitive} {names[g]} with decision "
-                f"{d}, and the table has {found[g, d]:,.0f}: it is of another table, another model or another order of "
-                "the rows; give the file that `fairkit plan --draw` wrote for this one"
+                f"{table}: the drawn list has {claimed[g, d]:,.0f} {what} of {drawn.sensitive} {names[g]} with "
+                f"decision {d}, and the table has {counted[g, d]:,.0f}: it is of another table, another model or "
+                "another order of the rows; give the file that `fairkit plan --draw` wrote for this one"
             )

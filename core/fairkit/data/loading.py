@@ -41,10 +41,10 @@ def as_dataset(
     """Return a dataset as it is, or make one of a matrix X and what stands beside it (see `load_data`)."""
     extras = {"y": y, "sensitive_features": sensitive_features, "sample_weight": sample_weight}
     if hasattr(data, "roles"):
-        given = [name for name, value in {**extras, "favorable": favorable}.items() if value is not None]
-        if given:
+        options = [name for name, value in {**extras, "favorable": favorable}.items() if value is not None]
+        if options:
             raise DataError(
-                f"the data is a Dataset, whose roles are named already; `{given[0]}` goes with a matrix X only"
+                f"the data is a Dataset, whose roles are named already; `{options[0]}` goes with a matrix X only"
             )
         result: Dataset = data
         return result
@@ -234,16 +234,16 @@ def with_outcomes(data: Dataset, outcomes: Any) -> Dataset:
     """Return a table with how its known outcomes were chosen (see `fairkit.Drawn`); it is read anew."""
     roles = replace(data.roles, labelled=Drawn.of(outcomes))
     check_conditions(roles, data.columns, data.name)
-    other = Dataset(data.source, roles)
-    other.like, other.published = data.like, data.published
-    return other
+    without = Dataset(data.source, roles)
+    without.like, without.published = data.like, data.published
+    return without
 
 
 def _only_one(**pairs: tuple[Any, Any]) -> None:
     """Refuse a role that is named and given at once."""
     names = {"label": "y", "sensitive": "sensitive_features", "weights": "sample_weight"}
-    for role, (named, given) in pairs.items():
-        if named is not None and given is not None:
+    for role, (named, argument) in pairs.items():
+        if named is not None and argument is not None:
             raise DataError(f"`{role}` names a column and `{names[role]}` gives one; leave one of them out")
 
 
@@ -273,7 +273,7 @@ class NamedMatrix:
 def beside(X: Any, y: Any, sensitive_features: Any, sample_weight: Any, favorable: Any) -> NamedMatrix:
     """Put a matrix and what stands beside it into one table."""
     table = _table(X)
-    features = tuple(one.name for one in table.schema if is_list(one.type) or is_readable(one.type))
+    features = tuple(field.name for field in table.schema if is_list(field.type) or is_readable(field.type))
     label = weights = None
     if y is not None:
         labels = _array(y, "y", table.num_rows)
@@ -312,7 +312,7 @@ def _with_sensitive(table: pa.Table, sensitive: Any) -> tuple[pa.Table, list[str
         return table, []
     if isinstance(sensitive, str):
         return table, [sensitive]
-    texts = isinstance(sensitive, list | tuple) and all(isinstance(one, str) for one in sensitive)
+    texts = isinstance(sensitive, list | tuple) and all(isinstance(item, str) for item in sensitive)
     if texts and 0 < len(sensitive) != table.num_rows:  # n texts are a column, fewer are names of columns
         return table, list(sensitive)
     columns = _columns(sensitive)

@@ -147,9 +147,9 @@ class ParquetPart:
         import pyarrow.parquet as pq
 
         with opened(self.path) as file:
-            known = pq.read_metadata(file)
-        groups = range(known.num_row_groups) if self.groups is None else range(*self.groups)
-        return [int(known.row_group(group).num_rows) for group in groups]
+            metadata = pq.read_metadata(file)
+        groups = range(metadata.num_row_groups) if self.groups is None else range(*self.groups)
+        return [int(metadata.row_group(group).num_rows) for group in groups]
 
 
 def _short_texts(file: Any, columns: Sequence[str], groups: range | None) -> list[str]:
@@ -159,13 +159,13 @@ def _short_texts(file: Any, columns: Sequence[str], groups: range | None) -> lis
     """
     import pyarrow as pa
 
-    schema, known = file.schema_arrow, file.metadata
+    schema, metadata = file.schema_arrow, file.metadata
     if any(pa.types.is_dictionary(field.type) for field in schema):
         return []
     texts = [name for name in columns if name in schema.names and schema.field(name).type == pa.string()]
     sizes = {name: [0, 0] for name in texts}
-    for group in list(range(known.num_row_groups) if groups is None else groups)[:_GROUPS] if texts else ():
-        row_group = known.row_group(group)
+    for group in list(range(metadata.num_row_groups) if groups is None else groups)[:_GROUPS] if texts else ():
+        row_group = metadata.row_group(group)
         for number in range(row_group.num_columns):
             chunk = row_group.column(number)
             if chunk.path_in_schema in sizes:
@@ -370,11 +370,11 @@ def column_of(cells: Any) -> Any:
         return pa.array(array.tolist() if array.dtype.kind in "OUS" else array, from_pandas=True)
     except Exception:  # whatever the library raises
         objects = cells.to_list() if hasattr(cells, "to_list") else list(cells)
-        gone = [one is None or one != one for one in objects]  # noqa: PLR0124 -- NaN
+        gone = [item is None or item != item for item in objects]  # noqa: PLR0124 -- NaN
         if all(
-            isinstance(one, str | bool | int | float) for one, absent in zip(objects, gone, strict=True) if not absent
+            isinstance(item, str | bool | int | float) for item, absent in zip(objects, gone, strict=True) if not absent
         ):
-            texts = [None if absent else value_text(one) for one, absent in zip(objects, gone, strict=True)]
+            texts = [None if absent else value_text(item) for item, absent in zip(objects, gone, strict=True)]
             return pa.array(texts, pa.string())
         return pa.nulls(len(objects), pa.struct([(type(objects[0]).__name__, pa.null())]))
 

@@ -14,7 +14,8 @@ from fairkit.data.arrow_types import as_arrow, as_numbers, as_numpy, codes_of, d
 from fairkit.data.column_summary import Sheet, lookalikes
 from fairkit.data.digest import TableDigest
 from fairkit.data.duplicate_rows import DistinctRows, Repeats, RowCopies
-from fairkit.data.groups import GroupCoder, probabilities_of, quartile_edges, rows_where, words_of
+from fairkit.data.groups import GroupCoder, probabilities_of, quartile_edges, rows_where
+from fairkit.data.hashing import words_of
 from fairkit.data.roles import (
     HIGHEST,
     LARGEST,
@@ -138,9 +139,9 @@ class Tally:
     def add(self, arrow: pa.RecordBatch) -> None:
         """Add the next rows to all but the digest."""
         names = zip(arrow.schema.names, arrow.columns, strict=True)
-        codes = {name: known for name, column in names if (known := ready_codes(column)) is not None}
-        own = arrow if self.matches is None else arrow.select(self.own)
-        self.copies.update(own, {name: codes[name] for name in own.schema.names if name in codes})
+        codes = {name: codes for name, column in names if (codes := ready_codes(column)) is not None}
+        matching = arrow if self.matches is None else arrow.select(self.own)
+        self.copies.update(matching, {name: codes[name] for name in matching.schema.names if name in codes})
         self.sheet.add(arrow)
         if self.matches is not None:
             self.matches = self.matches + self.matches.of(arrow)
@@ -179,8 +180,8 @@ class Tally:
             ids = decoded(used.column(used.schema.names.index(self.units)))
             absent = _missing(ids)
             self.unnamed += rows_where(absent, times)
-            known = ids.filter(as_arrow(~absent)) if absent.any() else ids
-            self.ids.update(words_of(known), times if times is None else times[~absent])
+            named = ids.filter(as_arrow(~absent)) if absent.any() else ids
+            self.ids.update(words_of(named), times if times is None else times[~absent])
         if self.roles.sensitive_probability:
             probabilities_of(used, self.roles, self.table, times)
         if self.roles.label is not None:
@@ -190,11 +191,11 @@ class Tally:
             self.unlabelled += rows_where(~has_label, times)
             if not has_label.all():
                 used = used.filter(as_arrow(has_label))
-            known = times if times is None else times[has_label]
+            left = times if times is None else times[has_label]
             for coder in self.parts[1:]:
-                coder.learn(used, known)
-            _count(self.labels, used.column(used.schema.names.index(self.roles.label)), known)
-            self._add_label(cells(used, self.roles.label), known)
+                coder.learn(used, left)
+            _count(self.labels, used.column(used.schema.names.index(self.roles.label)), left)
+            self._add_label(cells(used, self.roles.label), left)
         if self.roles.weights is not None:
             self._check_weights(cells(used, self.roles.weights), times)
 
@@ -378,8 +379,8 @@ class Tally:
         favorable = self.roles.favorable
         if favorable is None or any(same_value(value, favorable) for value in classes):
             return
-        known = [value_text(value) for value in classes]
-        hint = did_you_mean(str(favorable), known, what=f"values of {name!r}")
+        texts = [value_text(value) for value in classes]
+        hint = did_you_mean(str(favorable), texts, what=f"values of {name!r}")
         raise DataError(f"{table}: the label column {name!r} never has the favorable value {favorable!r}. {hint}")
 
 
@@ -388,8 +389,8 @@ def _count(counts: Counter[Any], column: pa.Array, times: NDArray[np.int64] | No
     if len(counts) <= MAX_CLASSES:
         codes = codes_of(column)
         cells = codes.cells
-        for place, count in zip(*codes.counted(times), strict=True):
-            value = cells[place]
+        for code, count in zip(*codes.counted(times), strict=True):
+            value = cells[code]
             counts[None if isinstance(value, float) and math.isnan(value) else value] += count
 
 
@@ -424,11 +425,11 @@ def tally_of(
     """Make the first pass over a piece of a table, whose first row is number `start`."""
     source.check_read(roles.audited(noted))
     part = source.parts[0] if source.parts else None
-    own: Sequence[str] = getattr(part, "own", source.columns)  # the digest is that of the table itself
+    columns: Sequence[str] = getattr(part, "own", source.columns)  # the digest is that of the table itself
     matches = getattr(part, "matches", None)
     counted = getattr(part, "counted", None)
     tally = Tally(
-        own,
+        columns,
         roles,
         bins,
         table=source.name,

@@ -49,8 +49,8 @@ def number_of(value: Any) -> Any:
     """Return a cell as a number, exactly; None where it is none, as ``"01"`` is a code."""
     if not isinstance(value, str):
         return value if hasattr(value, "__float__") else None
-    found = _NUMBER.fullmatch(value)
-    return None if found is None else float(value) if found[2] or found[3] or "." in value else int(value)
+    match = _NUMBER.fullmatch(value)
+    return None if match is None else float(value) if match[2] or match[3] or "." in value else int(value)
 
 
 def same_value(a: Any, b: Any) -> bool:
@@ -222,9 +222,9 @@ class Roles:
 
 def reference_of(text: str, columns: Sequence[str]) -> tuple[str, str]:
     """Split ``sex=male`` into a sensitive column and the group that the others are compared with."""
-    found = [name for name in columns if text.startswith(f"{name}=")]
-    if found:
-        name = max(found, key=len)
+    matching = [name for name in columns if text.startswith(f"{name}=")]
+    if matching:
+        name = max(matching, key=len)
         return name, text[len(name) + 1 :]
     name, equals, _ = text.partition("=")
     if not equals:
@@ -386,9 +386,9 @@ def _is_flag(text: str) -> bool | None:
 
 def _sense(text: str) -> bool | None:
     """Return whether the words of a text are good or bad for a person; None where they are neither or both."""
-    words = re.findall(r">?[a-z0-9]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", text).lower())
-    negated = bool(words) and words[0] in _NEGATED
-    good, bad = any(word in _GOOD for word in words), any(word in _BAD for word in words)
+    tokens = re.findall(r">?[a-z0-9]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", text).lower())
+    negated = bool(tokens) and tokens[0] in _NEGATED
+    good, bad = any(word in _GOOD for word in tokens), any(word in _BAD for word in tokens)
     if good == bad:
         return None
     return good != negated

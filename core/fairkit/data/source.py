@@ -98,9 +98,9 @@ class Source:
         """Read a column, which an error names, as a wider type; else leave it out. False if it names none."""
         import pyarrow as pa
 
-        found = _CONVERSION.search(message)
-        if found is not None and any(isinstance(getattr(part, "part", part), CsvPart) for part in self.parts):
-            column = found.group(2) or self.columns[int(found.group(1))]
+        match = _CONVERSION.search(message)
+        if match is not None and any(isinstance(getattr(part, "part", part), CsvPart) for part in self.parts):
+            column = match.group(2) or self.columns[int(match.group(1))]
             kind = self.types.get(column)
             steps = {pa.null(): pa.int64(), pa.int64(): pa.float64()}
             if kind != pa.string():
@@ -124,7 +124,7 @@ class Source:
         """
         import pyarrow as pa
 
-        files = [one for one in (getattr(part, "part", part) for part in self.parts) if isinstance(one, CsvPart)]
+        files = [part for part in (getattr(part, "part", part) for part in self.parts) if isinstance(part, CsvPart)]
         kinds = (
             [pa.float64()] if apart or all(file.flags == FLAGS[:1] for file in files) else [pa.float64(), pa.bool_()]
         )

@@ -48,7 +48,7 @@ def common_types(parts: Sequence[Part], table: str) -> dict[str, pa.DataType]:
         _same_columns(list(types), schema.names, parts[0].name, part.name, table)
         for field in schema:
             types[field.name] = _common(types[field.name], field, parts[0].name, part, table)
-            spelled = {getattr(one, "flags", ()) for one in (parts[0], part)}
+            spelled = {getattr(part_type, "flags", ()) for part_type in (parts[0], part)}
             if field.type == types[field.name] == pa.bool_() and len(spelled) > 1:
                 types[field.name] = pa.string()  # true in one file and True in another are two values
     return types
@@ -178,12 +178,12 @@ def open_with(source_type: type[DataSource], text: str) -> Source:
     address = Address.parse(text)
     address.check_options(source_type.options)
     try:
-        opened = source_type().open(address)
+        opened_source = source_type().open(address)
     except FairkitError:
         raise
     except Exception as error:  # whatever the library of the source raises
         raise DataError(f"{address.text} cannot be read: {said(error)}") from None
-    return _of_files(opened) if isinstance(opened, Files) else records_source(opened)
+    return _of_files(opened_source) if isinstance(opened_source, Files) else records_source(opened_source)
 
 
 def records_source(records: Records) -> Source:
@@ -241,10 +241,10 @@ class FilledPart:
         """Read what the file has, and fill in the rest."""
         import pyarrow as pa
 
-        held = self.inner.schema().names
-        stored = [name for name in columns if name in held]
+        names = self.inner.schema().names
+        stored = [name for name in columns if name in names]
         values = dict(self.constants)
-        for batch in self.inner.read(stored or held[:1], rows, types):
+        for batch in self.inner.read(stored or names[:1], rows, types):
             filled = []
             for name in columns:
                 kind = self.types[name]

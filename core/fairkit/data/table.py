@@ -131,11 +131,11 @@ def intersect(groups: Mapping[str, Groups]) -> Groups:
 
 
 def _crossed(splits: list[Sensitive | None]) -> Sensitive | None:
-    known = [split for split in splits if split is not None]
-    columns = tuple(column for split in known for column in split.columns)
-    if len(known) < len(splits) or len(set(columns)) < len(columns):
+    present = [split for split in splits if split is not None]
+    columns = tuple(column for split in present for column in split.columns)
+    if len(present) < len(splits) or len(set(columns)) < len(columns):
         return None
-    return Sensitive(columns, tuple(edges for split in known for edges in split.edges))
+    return Sensitive(columns, tuple(edges for split in present for edges in split.edges))
 
 
 def fixed_roles(data: Dataset) -> Roles:
@@ -165,7 +165,7 @@ def _target(
     if task == "ranking" and favorable is not None:
         return favorable.astype(np.float64), ()
     if task == "binary":
-        good = next((one for one, yes in zip(label, favorable, strict=True) if yes), None)
+        good = next((value for value, yes in zip(label, favorable, strict=True) if yes), None)
         others = tuple(value for value in values if value != good)
         return favorable.astype(np.float64), (*others, good)
     if task == "multiclass":

@@ -128,8 +128,8 @@ class CsvPart:
             for batch in stream if whole else ():
                 for name, column in zip(whole, batch.columns, strict=True):
                     if pc.any(pc.match_substring_regex(column, _CODE)).as_py():
-                        place = self.found.get_field_index(name)
-                        raise pa.ArrowInvalid(f"In CSV column #{place} ('{name}'): CSV conversion error: leading zeros")
+                        index = self.found.get_field_index(name)
+                        raise pa.ArrowInvalid(f"In CSV column #{index} ('{name}'): CSV conversion error: leading zeros")
         self.checked.append(True)
 
     def _stream(self, file: Any, columns: list[str] | None, types: Types | None) -> Any:
@@ -214,7 +214,9 @@ def separators(head: bytes, name: str) -> tuple[str, str]:
             raise DataError(f"{name} {what}")
     lines = [re.sub(rb'"[^"]*"', b"", line) for line in text[: 1 << 16].splitlines()[:50] if line.strip()]
     counts = {sign: [line.count(sign.encode()) for line in lines] for sign in ",;\t|"}
-    steady = [s for s, found in counts.items() if found and found[0] and found.count(found[0]) >= 0.9 * len(found)]
+    steady = [
+        s for s, counted in counts.items() if counted and counted[0] and counted.count(counted[0]) >= 0.9 * len(counted)
+    ]
     for count in counts.values():
         usual, share = Counter(count[1:] or [0]).most_common(1)[0]
         odd = not steady or lines[0].startswith((b"#", b"sep="))

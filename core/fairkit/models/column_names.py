@@ -46,8 +46,8 @@ def favorable_values(dataset: Dataset, column: str, said: Any = None) -> tuple[M
         raise _ambiguous(column, values, label)
     if flags:
         yes = [value_text(value) for value in values if by_sign[value]]
-        told = f"In the column {column!r}, {yes[0]} is read as the favorable decision." if yes else ""
-        return by_sign, [told] if told and not of_label else []
+        note = f"In the column {column!r}, {yes[0]} is read as the favorable decision." if yes else ""
+        return by_sign, [note] if note and not of_label else []
     if of_label:
         return by_label, []
     raise _unknown(column, values, label_values if dataset.roles.label is not None else [])
@@ -87,8 +87,8 @@ def _unknown(column: str, values: Sequence[Any], label_values: Sequence[Any]) ->
 
 def _example(column: str, values: Sequence[Any]) -> str:
     """Return an example value that is safe to copy from a message: never one that is bad for people."""
-    found = example_of(column, values)
-    return found if found != "VALUE" else f"VALUE, where VALUE is {' or '.join(map(value_text, values[:5]))}"
+    example = example_of(column, values)
+    return example if example != "VALUE" else f"VALUE, where VALUE is {' or '.join(map(value_text, values[:5]))}"
 
 
 # Columns that a model knows under other names: what is said about them, and what their names suggest.

@@ -134,10 +134,10 @@ class PredictedColumns:
         decides = task == "binary" and self.roles.score is not None
         decides = decides and not (self.roles.decision or self.roles.probability or self.roles.predicted_class)
         if not decides:
-            told = "the decisions are a column of the table" if task == "binary" else f"this is a {task} task"
-            options.refuse(["threshold"], told)
+            source = "the decisions are a column of the table" if task == "binary" else f"this is a {task} task"
+            options.refuse(["threshold"], source)
             if self.threshold is not None:
-                raise ParameterError(f"threshold={self.threshold} means nothing here: {told}; leave it out")
+                raise ParameterError(f"threshold={self.threshold} means nothing here: {source}; leave it out")
         if self.roles.score is None or task != "binary":
             options.refuse(["score_kind"], "there is no column of binary scores")
         if options.score_kind == "label":
@@ -157,8 +157,8 @@ def _task(roles: PredictionRoles, dataset: Dataset, wished: Task | None) -> Task
         natural = "regression"
     elif roles.predicted_class is not None or roles.class_probabilities:
         said = dataset.profile.values.get(str(roles.predicted_class)) or {}
-        known = set(map(value_text, said)) <= set(map(value_text, labels))
-        two = len(labels) == 2 and dataset.roles.favorable is not None and known
+        is_subset = set(map(value_text, said)) <= set(map(value_text, labels))
+        two = len(labels) == 2 and dataset.roles.favorable is not None and is_subset
         natural = "binary" if two and wished != "multiclass" else "multiclass"
     elif roles.decision is not None or roles.probability is not None:
         natural = "binary"
@@ -213,8 +213,8 @@ def _form(roles: PredictionRoles, dataset: Dataset, task: Task, cut: Cut | None,
             "a probability and has no usual threshold: give the `threshold` in the score's own unit, or say what it is "
             "with `score_kind`: probability, logit or percent"
         )
-    told = told_scale(roles.score, low, high, turned=turned)
-    return _Form(kind=kind, scale=Scale.of(numbers), turned=turned, cut=cut, notes=(told, *notes))
+    note = told_scale(roles.score, low, high, turned=turned)
+    return _Form(kind=kind, scale=Scale.of(numbers), turned=turned, cut=cut, notes=(note, *notes))
 
 
 def _agrees(roles: PredictionRoles, dataset: Dataset, numbers: Array, decided: NDArray[Any]) -> bool:
@@ -222,8 +222,8 @@ def _agrees(roles: PredictionRoles, dataset: Dataset, numbers: Array, decided: N
     if roles.decision is None:
         favorable = _numbers(decided, str(roles.probability)) > 0.5
     else:
-        known, _ = favorable_values(dataset, roles.decision, roles.favorable)
-        favorable = np.array([known.get(value, False) for value in decided.tolist()])
+        values, _ = favorable_values(dataset, roles.decision, roles.favorable)
+        favorable = np.array([values.get(value, False) for value in decided.tolist()])
     return ranks_higher(numbers, favorable) is True
 
 
@@ -268,8 +268,8 @@ class _ColumnScorer:
         self.classes: tuple[Any, ...] = ()
         decided = roles.decision or (roles.predicted_class if task == "binary" else None)
         if decided is not None:
-            self.favorable, told = favorable_values(dataset, decided, roles.favorable)
-            notes += told
+            self.favorable, note = favorable_values(dataset, decided, roles.favorable)
+            notes += note
         if task == "multiclass":
             self.classes = _classes(roles, dataset)
         if task == "binary" and roles.class_probabilities:
@@ -362,8 +362,8 @@ class _ColumnScorer:
         if roles.predicted_class is not None:
             places = {text: index for index, text in enumerate(texts)}
             cells = columns[roles.predicted_class]
-            known = {value: places[value_text(value)] for value in set(cells.tolist())}
-            predicted = np.array([known[value] for value in cells.tolist()], dtype=np.int64)
+            codes = {value: places[value_text(value)] for value in set(cells.tolist())}
+            predicted = np.array([codes[value] for value in cells.tolist()], dtype=np.int64)
         return Predictions(probabilities=chances, predicted=predicted)
 
 
@@ -420,9 +420,9 @@ def _answers(values: NDArray[Any], column: str) -> Array:
     if cells is None:
         raise ModelError(f"the column {column!r} holds text; answers are numbers in [0, 1]")
     numbers = cells.astype(np.float64)
-    known = numbers[~np.isnan(numbers)]
-    if len(known):
-        _within(known, column, "an answer (bring a score to [0, 1] by its range)")
+    finite = numbers[~np.isnan(numbers)]
+    if len(finite):
+        _within(finite, column, "an answer (bring a score to [0, 1] by its range)")
     return numbers
 
 

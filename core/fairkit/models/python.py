@@ -123,10 +123,10 @@ class _PythonScorer:
         if not self._known:
             self._known = _labels(predicted, self.task, type(self.estimator).__name__)
         names = [value_text(value) for value in self._known]
-        given = np.array([value_text(value) for value in predicted.tolist()])
+        texts = np.array([value_text(value) for value in predicted.tolist()])
         scores = proba
         if scores is None or scores.ndim != 2 or scores.shape[1] != len(names):
-            scores = np.column_stack([given == name for name in names]).astype(np.float64)
+            scores = np.column_stack([texts == name for name in names]).astype(np.float64)
         notes: list[str] = []
         if self.task == "multiclass":
             notes = self._line_up(dataset, scores, batch)
@@ -136,8 +136,8 @@ class _PythonScorer:
             if len(names) == 1:
                 self._place = 0 if same_value(self._known[0], self._favorable) else -1
             else:
-                found = favorable_column(self._known, values, self._favorable, scores, batch.favorable)
-                self._place, notes = found[0], [found[1]]
+                column = favorable_column(self._known, values, self._favorable, scores, batch.favorable)
+                self._place, notes = column[0], [column[1]]
         elif not 0 <= self._place < len(names):
             raise ModelError(f"favorable_class={self._place}, but the model has {len(names)} classes, from 0")
         self.info = replace(self.info, notes=(*self.info.notes, *notes))
@@ -150,7 +150,7 @@ class _PythonScorer:
             return []
         labels = np.select([batch.label == value for value in values], list(range(len(values))), -1)
         self._places, notes = line_up(self._known, values, self.options.classes, scores, labels)
-        self.classes = tuple(values[place] for place in self._places)
+        self.classes = tuple(values[index] for index in self._places)
         rest = [value for index, value in enumerate(values) if index not in self._places]
         if rest:
             raise ModelError(
@@ -194,12 +194,12 @@ class _PythonScorer:
         return predicted, proba
 
     def _binary(self, predicted: NDArray[Any], proba: NDArray[np.float64] | None) -> Predictions:
-        place = self._place
-        assert place is not None  # noqa: S101 -- settled
-        score = None if proba is None or place < 0 else proba[:, place]
+        index = self._place
+        assert index is not None  # noqa: S101 -- settled
+        score = None if proba is None or index < 0 else proba[:, index]
         if self._cut is not None and score is not None:
             return Predictions(score=score, decision=self._cut.holds(score).astype(float))
-        favorable = self._known[place] if place >= 0 else self._favorable
+        favorable = self._known[index] if index >= 0 else self._favorable
         decision = np.array([same_value(value, favorable) for value in predicted.tolist()], dtype=float)
         return Predictions(score=score, decision=decision)
 
@@ -272,8 +272,8 @@ def favorable_column(
                 f"{value_text(favorable)!r}? By the order of the label's values it is column {by_order}, but that "
                 "one is higher for the other rows. Say which column it is, from 0, with `favorable_class`"
             )
-        told = f"class {value_text(classes[by_order])} of the model stands for the favorable label {favorable!r}"
-        return by_order, f"By the order of the label's values, {told} (`favorable_class` overrides)."
+        note = f"class {value_text(classes[by_order])} of the model stands for the favorable label {favorable!r}"
+        return by_order, f"By the order of the label's values, {note} (`favorable_class` overrides)."
     if len(classes) == 2 and is_favorable is not None:
         return _by_ranking(classes, scores, is_favorable, favorable)
     raise ModelError(
@@ -299,8 +299,8 @@ def _by_ranking(
     higher = ranks_higher(scores[:, 1], is_favorable)
     if higher is not None:
         index = int(higher)
-        told = f"class {value_text(classes[index])} ranks the rows with label {favorable!r} higher"
-        return (index, f"The model's {told} and is read as the favorable one (`favorable_class` overrides).")
+        note = f"class {value_text(classes[index])} ranks the rows with label {favorable!r} higher"
+        return (index, f"The model's {note} and is read as the favorable one (`favorable_class` overrides).")
     raise ModelError(
         f"which of the model's two classes is the favorable label {favorable!r}? "
         "Its scores do not tell; say which column it is with `favorable_class`, 0 or 1"
@@ -365,8 +365,8 @@ def line_up(
             f"model's order with `classes` ({len(names)} of them: {', '.join(names[:8])})"
         )
     alphabetical = tuple(range(len(texts)))
-    tried = list(dict.fromkeys([alphabetical, *_by_data(scores, labels)]))
-    for places in tried:
+    orders = list(dict.fromkeys([alphabetical, *_by_data(scores, labels)]))
+    for places in orders:
         if labels is not None and _holds(places, scores, labels):
             return places, [_told(places, texts, labels, scores)]
     raise ModelError(
@@ -404,15 +404,15 @@ def _by_data(scores: NDArray[np.float64], labels: NDArray[np.int64] | None) -> l
     sums = np.zeros((scores.shape[1], scores.shape[1]))
     np.add.at(sums, labels, scores)
     places = (sums / counts[:, None]).argmax(axis=0)
-    return [tuple(int(place) for place in places)] if len(set(places.tolist())) == len(places) else []
+    return [tuple(int(index) for index in places)] if len(set(places.tolist())) == len(places) else []
 
 
 def _holds(places: Sequence[int], scores: NDArray[np.float64], labels: NDArray[np.int64]) -> bool:
     """Whether every pair of classes tells the rows of their two values apart, the right way round."""
     for index in range(len(places)):
-        for other in range(index + 1, len(places)):
-            rows = (labels == places[index]) | (labels == places[other])
-            difference = scores[rows, index] - scores[rows, other]
+        for second in range(index + 1, len(places)):
+            rows = (labels == places[index]) | (labels == places[second])
+            difference = scores[rows, index] - scores[rows, second]
             if ranks_higher(difference, labels[rows] == places[index]) is not True:
                 return False
     return True
@@ -420,7 +420,7 @@ def _holds(places: Sequence[int], scores: NDArray[np.float64], labels: NDArray[n
 
 def _told(places: Sequence[int], texts: Sequence[str], labels: NDArray[np.int64], scores: NDArray[np.float64]) -> str:
     agree = float((np.asarray(places)[scores.argmax(axis=1)] == labels).mean())
-    shown = ", ".join(texts[place] for place in places)
+    shown = ", ".join(texts[index] for index in places)
     order = "the label's own order" if list(places) == sorted(places) else "not the label's own order"
     return (
         f"The model's classes 0 to {len(texts) - 1} are read as {shown} ({order}): so they agree with {agree:.1%} "

@@ -132,8 +132,8 @@ OWN = {"scale": "own"}
 class Scale:
     """A strictly increasing map from a scale to (0, 1), with the scale's centre at one half."""
 
-    centre: float  # the median of some scores, and half the distance between their quartiles; `spread` is above 0
-    spread: float  # the median of some scores, and half the distance between their quartiles; `spread` is above 0
+    centre: float  # the median of some scores
+    spread: float  # half the distance between their quartiles, above 0
 
     @classmethod
     def of(cls, values: NDArray[np.float64]) -> Self:
@@ -311,8 +311,8 @@ class _Nothing:
     classes: tuple[Any, ...] = ()
 
     def __init__(self) -> None:
-        told = "Only the table was looked at: there is no model, and there are no predictions."
-        self.info: ModelInfo = ModelInfo(name="no model", sha256=None, task="table", notes=(told,))
+        reason = "Only the table was looked at: there is no model, and there are no predictions."
+        self.info: ModelInfo = ModelInfo(name="no model", sha256=None, task="table", notes=(reason,))
 
     def predict(self, columns: Columns) -> Predictions:
         """Predict nothing."""

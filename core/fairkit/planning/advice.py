@@ -59,21 +59,21 @@ def advised(
         ]  # fmt: skip
         for place in chosen:
             shown[place] = _with_detectable(shown[place], rule, findings, metrics, confidence)
-        found = [findings[place] for place in chosen]
-        if not found:  # what would decide a comparison inside strata is not known
+        selected = [findings[index] for index in chosen]
+        if not selected:  # what would decide a comparison inside strata is not known
             advice.append(result)
             continue
-        advice.append(_advise(rule, result, found, findings, metrics, confidence, seed, say))
+        advice.append(_advise(rule, result, selected, findings, metrics, confidence, seed, say))
     return tuple(advice), shown
 
 
 def _with_detectable(
     finding: Finding, rule: Rule, findings: Sequence[Finding], metrics: Sequence[type[Metric]], confidence: float
 ) -> Finding:
-    known = _made_of(finding, findings, metrics)
-    if known is None:
+    basis = _made_of(finding, findings, metrics)
+    if basis is None:
         return finding
-    target, truth = known
+    target, truth = basis
     could = detectable(target, truth, truth.denominators, rule, confidence, POWER)
     if could is None:
         return finding
@@ -109,7 +109,7 @@ def _advise(
     seed: int,
     say: Mapping[str, Callable[[Finding, float], str | None]],
 ) -> RuleResult:
-    if result.verdict != "inconclusive" or any(one.under is not None for one in chosen):
+    if result.verdict != "inconclusive" or any(item.under is not None for item in chosen):
         return result  # more labels decide what comes from few labels, not more rows
     most: MoreRows | None = None
     for finding in chosen:
@@ -136,10 +136,10 @@ def _more(
     confidence: float,
     rng: np.random.Generator,
 ) -> MoreRows:
-    known = _made_of(finding, findings, metrics)
-    if known is None:
+    basis = _made_of(finding, findings, metrics)
+    if basis is None:
         return _from_width(finding, rule.limit)
-    target, truth = known
+    target, truth = basis
     value = target.value(truth.rates)
     side: Side = "pass" if rule.kept(value) else "fail"
     z = quantile(target, len(truth.names), confidence, passing=side == "pass")
@@ -176,9 +176,9 @@ def _of_one_group(target: Target, truth: Truth, gap: float, z: float) -> tuple[i
     if pair[0] == pair[1]:
         pair = np.argsort(-per_row / truth.rows)[:2].tolist()
     gains = [per_row[g] / truth.rows[g] ** 2 for g in pair]
-    best, other = (pair[0], pair[1]) if gains[0] >= gains[1] else (pair[1], pair[0])
+    best, worse = (pair[0], pair[1]) if gains[0] >= gains[1] else (pair[1], pair[0])
     wanted = (gap / (z + _NORMAL.inv_cdf(POWER))) ** 2
-    left = wanted - per_row[other] / truth.rows[other]
+    left = wanted - per_row[worse] / truth.rows[worse]
     if left <= 0:
         return None
     return best, max(float(per_row[best] / left - truth.rows[best]), 10.0)
@@ -362,12 +362,12 @@ class _Side:
         self.inverse = 1 / np.maximum(denominators, 1.0)
 
     def error(self, value: float) -> float:
-        other = self.base
+        base = self.base
         if self.target.kind == "difference":
-            moved = other + value if other + value <= 1 else max(other - value, 0.0)
+            moved = base + value if base + value <= 1 else max(base - value, 0.0)
         else:
-            moved = other * value
-        small, rest = (float(variances(self.target, np.array([p]))[0]) for p in (moved, other))
+            moved = base * value
+        small, rest = (float(variances(self.target, np.array([p]))[0]) for p in (moved, base))
         others = np.delete(self.inverse, self.small).max()
         return math.sqrt(small * self.inverse[self.small] + rest * others)
 

@@ -244,10 +244,10 @@ def target_of(metric: str, metrics: Sequence[type[Metric]]) -> Target:
     aliases = {"equalized_odds": ODDS} | {cls.alias: (cls.name,) for cls in rates.values() if cls.alias}
     parts = aliases.get(name, (name,))
     if any(part not in rates for part in parts):
-        known = [*rates, *(f"{r}{s}" for r in (*rates, *aliases) for s in ("_difference", "_ratio"))]
+        names = [*rates, *(f"{r}{s}" for r in (*rates, *aliases) for s in ("_difference", "_ratio"))]
         raise PolicyError(
             f"{metric!r} is not made of rates of groups: without a pilot report that has it nothing is planned. "
-            f"{did_you_mean(metric, known, what='metrics')}"
+            f"{did_you_mean(metric, names, what='metrics')}"
         )
     return Target(metric, tuple(rates[part] for part in parts), kind)  # type: ignore[arg-type]
 
@@ -278,9 +278,9 @@ class Truth:
     shares: Array  # of the rows, of sum 1, shape [G]
     rates: Array  # shape [K, G]: the true rates
     bases: Array  # shape [K, G]: the share of a group's rows that each rate is over
-    rows: Array  # what was seen already, shapes [G], [K, G], [K, G]; zeros before the first audit
-    denominators: Array  # what was seen already, shapes [G], [K, G], [K, G]; zeros before the first audit
-    counted: Array  # what was seen already, shapes [G], [K, G], [K, G]; zeros before the first audit
+    rows: Array  # seen already, by group, shape [G]; zeros before the first audit
+    denominators: Array  # rows that each rate is over, shape [K, G]
+    counted: Array  # of these, those that the rate counts, shape [K, G]
 
 
 def decided(

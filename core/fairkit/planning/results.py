@@ -112,10 +112,10 @@ class Plan:
 
     def __repr__(self) -> str:
         """Return a line."""
-        needed = "no number of rows" if self.rows is None else f"{self.rows:,} rows"
+        rows_text = "no number of rows" if self.rows is None else f"{self.rows:,} rows"
         rules = f"{len(self.rules)} rule{'s' * (len(self.rules) != 1)}"
         together = " together" if len(self.rules) > 1 else ""
-        return f"<Plan: {needed} decide {rules}{together} with {self.power:.0%} chance>"
+        return f"<Plan: {rows_text} decide {rules}{together} with {self.power:.0%} chance>"
 
     def __str__(self) -> str:
         """Return the line, and one for each rule."""
@@ -129,10 +129,10 @@ class Plan:
     @property
     def rows(self) -> int | None:
         """Rows that decide all rules at once with the chance `power`; None where one cannot be decided."""
-        needed = [rule.rows for rule in self.rules]
-        if any(rows is None for rows in needed):
+        counts = [rule.rows for rule in self.rules]
+        if any(rows is None for rows in counts):
             return None
-        low = max(rows or 0 for rows in needed)
+        low = max(rows or 0 for rows in counts)
         if len(self.rules) == 1 or any(rule.line is None for rule in self.rules):
             return low
         high = low

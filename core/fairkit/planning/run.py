@@ -147,10 +147,10 @@ def _one(
             lambda rows: decided(target, truth, rows * truth.shares, rule, side, level, rng, DRAWS), start, power, DRAWS
         )
     if curve is None:
-        told = "The assumed number is at the limit, or so near that no affordable number of rows decides the rule."
+        reason = "The assumed number is at the limit, or so near that no affordable number of rows decides the rule."
         return RulePlan(
             rule=rule, value=value, side=side, rows=None, groups=(), power=None, balanced_rows=None,
-            detectable=None, curve=(), notes=(*notes, told),
+            detectable=None, curve=(), notes=(*notes, reason),
         )  # fmt: skip
     rows = two_digits(max(curve.rows, floor))
     parts = np.ceil(rows * truth.shares)
@@ -326,18 +326,18 @@ def rule_rate(rule: str) -> str:
 
 def _spread(wants: Array, free: Counts, budget: int) -> Counts:
     """Share whole labels out in proportion to the wants, no cell more than it has; what is left goes round again."""
-    given = np.zeros(free.shape, dtype=np.int64)
+    spread = np.zeros(free.shape, dtype=np.int64)
     budget = min(budget, int(free.sum()))
-    while (left := budget - int(given.sum())) > 0:
-        open_ = given < free
+    while (left := budget - int(spread.sum())) > 0:
+        open_ = spread < free
         part = np.where(open_, np.maximum(wants, 1e-12), 0.0)
         exact = left * part / part.sum()
-        more = np.minimum(np.floor(exact).astype(np.int64), free - given)
+        more = np.minimum(np.floor(exact).astype(np.int64), free - spread)
         if not more.any():  # the largest remainders, one label each
             for index in np.argsort(-(exact - np.floor(exact)) * open_ - 1e-9 * open_, axis=None, kind="stable")[:left]:
-                more.flat[index] = min(1, free.flat[index] - given.flat[index])
-        given += more
-    return given
+                more.flat[index] = min(1, free.flat[index] - spread.flat[index])
+        spread += more
+    return spread
 
 
 def plan_labels(
@@ -368,8 +368,8 @@ def check_rules(rules: Sequence[str], budget: int) -> None:
         raise ParameterError(f"labels={budget} is not a number of rows: 1 or more")
     for rule in rules:
         if rule_rate(rule) not in KNOWN:
-            known = [f"{name}_difference" for name in KNOWN]
+            names = [f"{name}_difference" for name in KNOWN]
             raise PolicyError(
                 f"rows to label are not drawn for {rule!r}; it is a difference or ratio of a rate that needs outcomes. "
-                f"{did_you_mean(rule, known, what='metrics')}"
+                f"{did_you_mean(rule, names, what='metrics')}"
             )

@@ -52,12 +52,12 @@ def find() -> list[PluginInfo]:
 
 
 def _find() -> list[PluginInfo]:
-    found = {
+    infos = {
         PluginInfo(entry.name, entry.value, distribution, version)
         for entry, distribution, version in described(hookspecs.PROJECT)
     }
-    found |= set(_files())
-    return sorted(found, key=lambda plugin: (not plugin.built_in, plugin.name, plugin.distribution))
+    infos |= set(_files())
+    return sorted(infos, key=lambda plugin: (not plugin.built_in, plugin.name, plugin.distribution))
 
 
 def load(name: str) -> Plugin:
@@ -115,9 +115,9 @@ def metrics_of(loaded: Iterable[Plugin]) -> tuple[list[type[Metric]], list[str]]
 
 def needs_of(used: Iterable[Plugin]) -> tuple[dict[str, str], list[str]]:
     """Return the requirements of loaded plugins: versions of their distributions, and fairkit's extras."""
-    found = [plugin.found for plugin in used]
-    others = {one.distribution: one.version for one in found if not one.built_in and one.distribution != FILE}
-    return others, [one.extra for one in found if one.built_in]
+    infos = [plugin.found for plugin in used]
+    others = {info.distribution: info.version for info in infos if not info.built_in and info.distribution != FILE}
+    return others, [info.extra for info in infos if info.built_in]
 
 
 @contextmanager
@@ -138,7 +138,7 @@ def blame(info: PluginInfo, doing: str) -> Iterator[None]:
 
 def owner_of(name: str) -> PluginInfo:
     """Return the plugin of that name, or a stand-in for a class that was passed without one."""
-    return next((found for found in find() if found.name == name), PluginInfo(name, "", "no distribution", "0"))
+    return next((info for info in find() if info.name == name), PluginInfo(name, "", "no distribution", "0"))
 
 
 def find_auditor(name: str, among: Iterable[Plugin] = ()) -> tuple[type[Auditor], Plugin]:
@@ -160,8 +160,8 @@ def find_auditor(name: str, among: Iterable[Plugin] = ()) -> tuple[type[Auditor]
 def installed_metrics() -> tuple[list[type[Metric]], list[Plugin]]:
     """Return the metrics that every audit measures, and the plugins that bring them: the default auditor's first."""
     others, _ = third_party()
-    own = [find_auditor(name, others)[1] for name in DEFAULT_AUDITORS]
-    used = list(dict.fromkeys([*own, *others]))
+    metrics = [find_auditor(name, others)[1] for name in DEFAULT_AUDITORS]
+    used = list(dict.fromkeys([*metrics, *others]))
     return list(dict.fromkeys(metric for plugin in used for metric in plugin.metrics)), used
 
 
@@ -182,7 +182,7 @@ def source_of(scheme: str) -> type[DataSource] | None:
         loaded = [load(name) for name in named[:1]] + others
         matches = _with_scheme(scheme, loaded) or _with_scheme(scheme, _ours())
     if len(matches) > 1:
-        names = " and ".join(sorted(f"{one.__module__}.{one.__name__}" for one in matches))
+        names = " and ".join(sorted(f"{match.__module__}.{match.__name__}" for match in matches))
         raise PluginError(f"two sources have addresses that begin with {scheme}: {names}; uninstall one of them")
     if not matches and failures:
         raise PluginError(f"no source has addresses that begin with {scheme}: -- and {failures[0]}")
@@ -216,8 +216,8 @@ def exporter_of(name: str) -> tuple[type[Exporter], PluginInfo]:
         names = " and ".join(owner.name for _, owner in owners)
         raise PluginError(f"two plugins write the format {name!r}: {names}; uninstall one of them")
     if not owners:
-        known = [*FORMATS, *(cls.name for plugin in others for cls in plugin.exporters)]
-        hint = did_you_mean(name, known, what="formats")
+        formats = [*FORMATS, *(cls.name for plugin in others for cls in plugin.exporters)]
+        hint = did_you_mean(name, formats, what="formats")
         raise PluginError("; ".join([f"there is no format {name!r}. {hint}", *failures]))
     return owners[0]
 
@@ -248,7 +248,7 @@ def _offered_as(name: str) -> str:
 
 def _load_of(plugin: PluginInfo, installed: list[PluginInfo]) -> Plugin:
     """Load one of the installed plugins; a name that two have is nobody's, but ours are never taken away."""
-    twins = [other for other in installed if other.name == plugin.name]
+    twins = [twin for twin in installed if twin.name == plugin.name]
     if len(twins) > 1 and not plugin.built_in:
         raise PluginError(_duplicate(twins))
     return load_found(plugin)

@@ -165,8 +165,8 @@ def load_found(info: PluginInfo) -> Plugin:
         manager.check_pending()
     except (pluggy.PluginValidationError, ValueError) as error:
         raise _broken(info, f"a hook is not as specified: {_hook_error(error)}") from error
-    given = {hook.removeprefix("fairkit_"): tuple(_ask(manager, info, hook)) for hook in _BASES}
-    plugin = Plugin(info, module, **given)
+    hooks = {hook.removeprefix("fairkit_"): tuple(_ask(manager, info, hook)) for hook in _BASES}
+    plugin = Plugin(info, module, **hooks)
     if not plugin.kinds:
         raise _broken(info, _why_nothing(module))
     return plugin
@@ -174,9 +174,9 @@ def load_found(info: PluginInfo) -> Plugin:
 
 def _hook_error(error: Exception) -> str:
     """Return pluggy's complaint about a hook; for an unknown name, with the hook that may be meant."""
-    told = one_line(error)
-    unknown = re.match(r"unknown hook '(\w+)'", told)
-    return f"{unknown[0]}. {did_you_mean(unknown[1], list(_BASES), what='hooks')}" if unknown else told
+    message = one_line(error)
+    unknown = re.match(r"unknown hook '(\w+)'", message)
+    return f"{unknown[0]}. {did_you_mean(unknown[1], list(_BASES), what='hooks')}" if unknown else message
 
 
 def _why_nothing(module: Any) -> str:
@@ -192,11 +192,11 @@ def _check_interface(info: PluginInfo, module: Any) -> None:
     wanted = getattr(module, "FAIRKIT_INTERFACE", hookspecs.INTERFACE)
     if wanted == hookspecs.INTERFACE:
         return
-    newer = isinstance(wanted, int) and wanted > hookspecs.INTERFACE
+    is_newer = isinstance(wanted, int) and wanted > hookspecs.INTERFACE
     raise _broken(
         info,
         f"it is written for version {wanted} of the plugin interface, this fairkit has {hookspecs.INTERFACE}",
-        "pip install --upgrade fairkit" if newer else None,
+        "pip install --upgrade fairkit" if is_newer else None,
     )
 
 
@@ -241,9 +241,9 @@ def _import(info: PluginInfo) -> Any:
     except MissingExtraError as error:
         raise PluginError(f"the plugin {info.name!r} of {info.distribution} does not load: {error}") from error
     except ModuleNotFoundError as error:
-        needed = error.name or str(error)
-        extra = f"pip install 'fairkit[{info.name}]'" if info.built_in else f"pip install {needed}"
-        raise _broken(info, f"it needs {needed}, which is not installed", extra) from error
+        missing = error.name or str(error)
+        extra = f"pip install 'fairkit[{info.name}]'" if info.built_in else f"pip install {missing}"
+        raise _broken(info, f"it needs {missing}, which is not installed", extra) from error
     except Exception as error:
         raise _broken(info, f"{type(error).__name__}: {one_line(error)}") from error
 
@@ -275,10 +275,10 @@ def _ask(manager: pluggy.PluginManager, info: PluginInfo, hook: str) -> list[typ
         if not isinstance(getattr(cls, "name", None), str):
             raise _broken(info, f"{cls.__name__} has no name")
         for attribute, choices in _SETS.items() if hook == "fairkit_metrics" else ():
-            given = getattr(cls, attribute)
-            if isinstance(given, str) or not set(given) <= choices:
-                known = ", ".join(sorted(choices))
-                raise _broken(info, f"{cls.__name__}.{attribute} is {given!r}; it is a set of {known}")
+            value = getattr(cls, attribute)
+            if isinstance(value, str) or not set(value) <= choices:
+                choices_text = ", ".join(sorted(choices))
+                raise _broken(info, f"{cls.__name__}.{attribute} is {value!r}; it is a set of {choices_text}")
     wrong = _CHECKS[hook](info, classes) if hook in _CHECKS else None
     if wrong is not None:
         raise _broken(info, wrong)

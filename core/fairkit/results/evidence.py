@@ -115,7 +115,7 @@ class Pairs(Evidence):
     @classmethod
     def read(cls, value: Any) -> Self | None:
         """Read ``[{"from", "to", "distance", "differs", "same", "scores", "losses", ...}, ...]``."""
-        records = tuple(one for one in value if isinstance(one, Mapping)) if _is_list(value) else ()
+        records = tuple(item for item in value if isinstance(item, Mapping)) if _is_list(value) else ()
         return cls(records) if records else None
 
 
@@ -211,10 +211,10 @@ def _is_list(value: Any) -> bool:
 
 def _numbers(value: Any) -> tuple[float, ...] | None:
     """Return a list of numbers; None where it is empty or something else."""
-    numbers = _is_list(value) and all(isinstance(one, int | float) and not isinstance(one, bool) for one in value)
+    numbers = _is_list(value) and all(isinstance(item, int | float) and not isinstance(item, bool) for item in value)
     if not numbers:
         return None
-    return tuple(float(one) for one in value)
+    return tuple(float(item) for item in value)
 
 
 @dataclass(frozen=True, slots=True)

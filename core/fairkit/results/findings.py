@@ -76,11 +76,11 @@ class Finding(Shown):
 
     def __str__(self) -> str:
         """Return the number and its interval on one line."""
-        place = f" of {self.place}" if self.sensitive else ""
-        place += f" ({self.parameters['class']})" if "class" in self.parameters else ""
+        where = f" of {self.place}" if self.sensitive else ""
+        where += f" ({self.parameters['class']})" if "class" in self.parameters else ""
         value = "not defined" if self.value is None else f"{self.value:.4g}"
         ends = "" if self.interval is None else f" [{self.interval[0]:.4g}, {self.interval[1]:.4g}]"
-        return f"{self.metric}{place}: {value}{ends}"
+        return f"{self.metric}{where}: {value}{ends}"
 
     def __repr__(self) -> str:
         """Return a line; `to_dict` gives everything."""
@@ -152,7 +152,7 @@ class Finding(Shown):
 def _fixed(value: Any) -> Any:
     """Return a JSON value as one that can be hashed."""
     if isinstance(value, Mapping):
-        return tuple(sorted((key, _fixed(one)) for key, one in value.items()))
+        return tuple(sorted((key, _fixed(item)) for key, item in value.items()))
     return tuple(map(_fixed, value)) if isinstance(value, list | tuple) else value
 
 
@@ -268,8 +268,12 @@ _AGES = {"age", "agep"}
 
 def in_words(conditions: Sequence[Mapping[str, Any]], within: Sequence[Mapping[str, Any]] = ()) -> str:
     """Return conditions in words: ``aged 32 to 66, COW = 5, WKHP 40 or more``."""
-    told = ", ".join(_words(condition) for condition in conditions)
-    return f"{told} (within {', '.join(_words(one) for one in within)})" if within else told
+    conditions_text = ", ".join(_words(condition) for condition in conditions)
+    return (
+        f"{conditions_text} (within {', '.join(_words(condition) for condition in within)})"
+        if within
+        else conditions_text
+    )
 
 
 def texts_of(conditions: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -320,7 +324,7 @@ def is_conditions(value: Any) -> bool:
         isinstance(value, Sequence)
         and not isinstance(value, str)
         and bool(value)
-        and all(isinstance(one, Mapping) and isinstance(one.get("column"), str) for one in value)
+        and all(isinstance(item, Mapping) and isinstance(item.get("column"), str) for item in value)
     )
 
 

@@ -50,13 +50,13 @@ def judge(
     bound that a finding brings along (`evidence["upper_confidence_bound"]`) takes the place of the upper end.
     """
     matched = [(rule, _matching(rule, findings, conditions)) for rule in rules]
-    pairs = [(rule, finding) for rule, found in matched for finding in found]
+    pairs = [(rule, finding) for rule, group in matched for finding in group]
     if adjustment == "holm":
         failed = _holm(pairs, confidence)
-        results = tuple(_judge_by_holm(rule, found, failed, len(pairs)) for rule, found in matched)
+        results = tuple(_judge_by_holm(rule, matching, failed, len(pairs)) for rule, matching in matched)
         return results, verdict_of([result.verdict for result in results])
     level = _level(pairs, confidence, adjustment)
-    results = tuple(_judge_rule(rule, found, level) for rule, found in matched)
+    results = tuple(_judge_rule(rule, matching, level) for rule, matching in matched)
     return results, verdict_of([result.verdict for result in results])
 
 
@@ -75,9 +75,11 @@ def _parts(finding: Finding) -> list[Finding]:
 def _matching(rule: Rule, findings: Sequence[Finding], conditions: Mapping[str, str]) -> list[Finding]:
     if rule.metric == ATTRIBUTION and rule.sensitive is not None:
         whole = [finding for finding in findings if finding.metric == ATTRIBUTION]
-        if rule.sensitive not in {one.sensitive for one in whole}:
+        if rule.sensitive not in {finding.sensitive for finding in whole}:
             # a score's parts are in the score's unit: a limit is meant for the first thing that was divided
-            findings = [part for one in whole if one.parameters.get("of") != "score" for part in _parts(one)]
+            findings = [
+                part for finding in whole if finding.parameters.get("of") != "score" for part in _parts(finding)
+            ]
     named = [f for f in findings if f.metric == rule.metric and f.within == rule.within]
     named = [f for f in named if f.reference is None] or named
     if not named and rule.within and any(finding.metric == rule.metric for finding in findings):
@@ -96,8 +98,8 @@ def _matching(rule: Rule, findings: Sequence[Finding], conditions: Mapping[str, 
         return named
     chosen = [finding for finding in named if finding.sensitive == rule.sensitive]
     if not chosen:
-        known = [finding.sensitive for finding in named if finding.sensitive is not None]
-        hint = did_you_mean(rule.sensitive, known, what="sensitive columns")
+        columns = [finding.sensitive for finding in named if finding.sensitive is not None]
+        hint = did_you_mean(rule.sensitive, columns, what="sensitive columns")
         raise PolicyError(f"the policy asks {rule.metric!r} for {rule.sensitive!r}, which was not audited. {hint}")
     return chosen
 
@@ -145,7 +147,7 @@ def _holm(pairs: Sequence[tuple[Rule, Finding]], confidence: float) -> set[tuple
             if index not in failed and _judge_finding(rule, finding, level)[0] == "fail"
         }
         if not more:
-            return {(id(pairs[place][0]), id(pairs[place][1])) for place in failed}
+            return {(id(pairs[index][0]), id(pairs[index][1])) for index in failed}
         failed |= more
 
 
@@ -313,8 +315,8 @@ class Change:
     sensitive: str | None = None
     group: str | None = None  # which number: over all rows, a disparity between the groups of a column, or one group's
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    before: float | None  # the number of the first model and of the other
-    after: float | None  # the number of the first model and of the other
+    before: float | None  # the number of the first model
+    after: float | None  # the other's
     interval: Interval | None  # of `after - before`, paired; None where a number is not defined
     better: Better  # which direction of the metric is better for the people concerned
     outcome: Outcome
@@ -329,8 +331,8 @@ class Change:
         if self.before is None or self.after is None or self.difference is None:
             return f"{self.metric}{scope}: not defined"
         ends = "" if self.interval is None else f" [{self.interval[0] + 0.0:.4g}, {self.interval[1] + 0.0:.4g}]"
-        told = f"{self.before:.4g} to {self.after:.4g}, difference {self.difference + 0.0:.4g}{ends}: {self.outcome}"
-        return f"{self.metric}{scope}: {told}"
+        text = f"{self.before:.4g} to {self.after:.4g}, difference {self.difference + 0.0:.4g}{ends}: {self.outcome}"
+        return f"{self.metric}{scope}: {text}"
 
     def __repr__(self) -> str:
         """Return a line; `to_dict` gives everything."""
@@ -399,11 +401,11 @@ class Comparison(Tabular, Saved):
         within: str = "",
     ) -> Change:
         """Look one change up; `model` counts from 1, the first that is compared; `label` is a class of several."""
-        for one in self.changes[model - 1]:
-            told = (one.metric, one.sensitive, one.group, one.parameters.get("class"))
-            where = (one.reference, "+".join(one.within))
-            if (*told, *where) == (metric, sensitive, group, label, reference, within):
-                return one
+        for change in self.changes[model - 1]:
+            key = (change.metric, change.sensitive, change.group, change.parameters.get("class"))
+            where = (change.reference, "+".join(change.within))
+            if (*key, *where) == (metric, sensitive, group, label, reference, within):
+                return change
         raise ParameterError(f"the comparison has no {metric!r} for {sensitive!r} in group {group!r}")
 
     def plot(self, name: str = "changes", model: str | None = None) -> Any:

@@ -110,19 +110,19 @@ def rendered(result: Any, form: str) -> str:
     """Return a result's text in a format: ``json``, or one that an installed package renders."""
     if form == "json":
         return json_text(result.to_dict()) + "\n"
-    found = {entry_point.name: entry_point for entry_point in entry_points(FORMATS)}
-    if form not in found:
-        raise ParameterError(f"there is no format {form!r}; there are: {', '.join(sorted({'json', *found}))}")
-    render: Callable[[Any], str] = found[form].load()
+    formats = {entry_point.name: entry_point for entry_point in entry_points(FORMATS)}
+    if form not in formats:
+        raise ParameterError(f"there is no format {form!r}; there are: {', '.join(sorted({'json', *formats}))}")
+    render: Callable[[Any], str] = formats[form].load()
     return render(result)
 
 
 def plotted(result: Any, name: str, of: str | None) -> Any:
     """Return a chart of a result's page as Altair's."""
-    found = next((entry_point for entry_point in entry_points(PLOTS) if entry_point.name == "chart"), None)
-    if found is None:
+    chart = next((entry_point for entry_point in entry_points(PLOTS) if entry_point.name == "chart"), None)
+    if chart is None:
         raise PluginError("no installed package draws charts; fix it with: pip install --force-reinstall fairkit")
-    return found.load()(result, name, of)
+    return chart.load()(result, name, of)
 
 
 # Results as tables: pandas frames, and Arrow for polars, DuckDB and everybody else.

@@ -76,12 +76,14 @@ class Report(Tabular, Saved):
     @property
     def _answers(self) -> list[str]:
         """What became of each limit, in people; without limits the largest disparity."""
-        found = imported("fairkit.reading:answers")(self)
-        if found or self.verdict:
-            return [f"{str(one.verdict or self.verdict).upper()}: {one}" for one in found] or [
+        answers = imported("fairkit.reading:answers")(self)
+        if answers or self.verdict:
+            return [f"{str(answer.verdict or self.verdict).upper()}: {answer}" for answer in answers] or [
                 str(self.verdict).upper()
             ]
-        largest = next((one for one in imported("fairkit.reading:disparities")(self) if one.value is not None), None)
+        largest = next(
+            (finding for finding in imported("fairkit.reading:disparities")(self) if finding.value is not None), None
+        )
         return (
             [] if largest is None else [f"The largest disparity: {imported('fairkit.reading:answer')(self, largest)}"]
         )
@@ -210,7 +212,7 @@ class Report(Tabular, Saved):
             between = named.get(("selection_rate_difference", sensitive))
             if between is not None:
                 each = {group.group: _decided(group.value, group.rows) for group in between.groups}
-                groups[sensitive] = {name: told for name, told in each.items() if told is not None}
+                groups[sensitive] = {name: count for name, count in each.items() if count is not None}
         return counted | {"groups": groups}
 
     def with_policy(
@@ -362,8 +364,8 @@ class DataInfo:
     @property
     def lacking(self) -> str:
         """What rows lack, in words that follow their number; empty where they lack nothing."""
-        told = ((self.dropped_rows, "left out without a weight"), (self.unlabelled_rows, "of them without a label"))
-        return "".join(f", {count:,} {what}" for count, what in told if count)
+        reasons = ((self.dropped_rows, "left out without a weight"), (self.unlabelled_rows, "of them without a label"))
+        return "".join(f", {count:,} {what}" for count, what in reasons if count)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -417,5 +419,5 @@ def _check_numbers(value: Any) -> None:
     if isinstance(value, int) and abs(value) > sys.float_info.max:
         raise DataError("this is not a fairkit.report/1 record: it has a number that no float holds")
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    for one in inner:
-        _check_numbers(one)
+    for item in inner:
+        _check_numbers(item)

@@ -30,11 +30,11 @@ def rows_that_turn(rule: Rule, finding: Finding, interval: Interval) -> tuple[in
     if passes is None or gone is None or not (ratio or finding.metric.endswith("_difference")):
         return None
     shares = [(g.value, g.denominator) for g in (*finding.groups, gone)]
-    told = [(value * over, over) for value, over in shares if value is not None and over is not None]
-    if len(told) < len(shares) or len(told) < 3 or finding.value is None:
+    pairs = [(value * over, over) for value, over in shares if value is not None and over is not None]
+    if len(pairs) < len(shares) or len(pairs) < 3 or finding.value is None:
         return None
-    counts, over = np.array(told[:-1]).T
-    counting, others = told[-1][0], told[-1][1] - told[-1][0]
+    counts, over = np.array(pairs[:-1]).T
+    counting, others = pairs[-1][0], pairs[-1][1] - pairs[-1][0]
     rises = rule.upper == passes  # what turns a pass of an upper limit, and a failed lower one
     apart = rises != ratio
     reach = interval[1] - finding.value if rises else interval[0] - finding.value

@@ -182,16 +182,16 @@ class Rule:
 
 def _check_side(metric: str, sensitive: str | None, high: float | None, low: float | None) -> None:
     """Refuse a largest ratio and a smallest difference: equal groups would break it."""
-    place = metric if sensitive is None else f"{metric}:{sensitive}"
+    name = metric if sensitive is None else f"{metric}:{sensitive}"
     if high is not None and metric.endswith("_ratio"):
         raise PolicyError(
             f"{metric} is 1 where groups are equal, so that a largest number would fail the most equal model: limit it "
-            f"from below, as in `min={place}={high:g}`"
+            f"from below, as in `min={name}={high:g}`"
         )
     if low is not None and low > 0 and (metric.endswith("_difference") or metric in ("gap_max", "gap_rms")):
         raise PolicyError(
             f"{metric} is 0 where groups are equal, so that a smallest number would fail the most equal model: limit "
-            f"it from above, as in `max={place}={low:g}`"
+            f"it from above, as in `max={name}={low:g}`"
         )
 
 
@@ -217,14 +217,14 @@ def rules_of(
 ) -> tuple[Rule, ...]:
     """Return a policy's rules, and those of limits by name: ``{"demographic_parity_difference:sex": 0.1}``."""
     rules = []
-    for one in [policy] if isinstance(policy, Rule | Mapping | str) else policy or ():
-        if isinstance(one, Mapping) and "metric" in one:
-            rules.append(Rule.from_dict(one))
-        elif isinstance(one, Rule):
-            rules.append(one)
+    for item in [policy] if isinstance(policy, Rule | Mapping | str) else policy or ():
+        if isinstance(item, Mapping) and "metric" in item:
+            rules.append(Rule.from_dict(item))
+        elif isinstance(item, Rule):
+            rules.append(item)
         else:
             raise PolicyError(
-                f"`policy` holds a {type(one).__name__}, and takes rules: fairkit.Rule('METRIC:COLUMN', max=0.1), or "
+                f"`policy` holds a {type(item).__name__}, and takes rules: fairkit.Rule('METRIC:COLUMN', max=0.1), or "
                 "limits by name in `max` and `min`"
             )
     for side, limits in (("max", max), ("min", min)):

@@ -123,8 +123,8 @@ class Address:
 
 def scheme_of(text: str) -> str | None:
     """Return the scheme that a text begins with, in lower case; None for a path."""
-    found = _SCHEME.match(text)
-    return None if found is None else found[1].lower()
+    match = _SCHEME.match(text)
+    return None if match is None else match[1].lower()
 
 
 def _options(tail: str) -> dict[str, str]:

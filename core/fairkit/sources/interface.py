@@ -261,8 +261,8 @@ def _rebuilt(filesystem: Any, path: str, size: int, stamp: tuple[tuple[str, str]
 
 def _stamp(filesystem: Any, path: str, file: pa.NativeFile) -> tuple[tuple[str, str], ...]:
     """Return the store's marks of a file's version; at least the time of the last change."""
-    told = {key: _text(value) for key, value in (file.metadata() or {}).items()}
-    stamp = tuple((key, told[key].strip('"')) for key in _STAMPS if told.get(key))
+    stamps = {key: _text(value) for key, value in (file.metadata() or {}).items()}
+    stamp = tuple((key, stamps[key].strip('"')) for key in _STAMPS if stamps.get(key))
     return stamp or (("modified", str(filesystem.get_file_info(path).mtime_ns)),)
 
 
@@ -286,7 +286,7 @@ def add_finder(finder: Finder) -> None:
 
 def find_source(scheme: str) -> type[DataSource] | None:
     """Return the source that has a scheme; None where there is none."""
-    return next((found for finder in _finders if (found := finder(scheme)) is not None), None)
+    return next((source for finder in _finders if (source := finder(scheme)) is not None), None)
 
 
 def source_at(text: str) -> type[DataSource] | None:

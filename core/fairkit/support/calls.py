@@ -48,16 +48,16 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def call(*arguments: P.args, **named: P.kwargs) -> R:
-        given = signature.bind(*arguments, **named)
+        bound = signature.bind(*arguments, **named)
         for name, kind in kinds.items():
-            value = given.arguments.get(name)
+            value = bound.arguments.get(name)
             if value is None or kind == ["Dataset"]:  # `as_dataset` says what roles are
                 continue
             if isinstance(value, str) and "Sequence[str]" in kind and "str" not in kind:
-                given.arguments[name] = (value,)
+                bound.arguments[name] = (value,)
             elif not any(_takes(one, value) for one in kind):
                 raise ParameterError(_refusal(name, value, kind))
-        return function(*given.args, **given.kwargs)
+        return function(*bound.args, **bound.kwargs)
 
     return call
 
@@ -85,7 +85,7 @@ def _takes(kind: str, value: Any) -> bool:
     if name == "type":
         return isinstance(value, type) and inner in {cls.__name__ for cls in value.__mro__}
     if name == "Mapping" and inner.startswith("str, Mapping") and isinstance(value, Mapping):
-        return all(isinstance(one, Mapping) for one in value.values())
+        return all(isinstance(item, Mapping) for item in value.values())
     if name in _PLAIN:
         return isinstance(value, _PLAIN[name][0]) and (name not in ("float", "int") or not isinstance(value, bool))
     return name not in _OURS or name in {cls.__name__ for cls in type(value).__mro__}
@@ -102,12 +102,12 @@ def _words(kind: str) -> str:
 def _refusal(name: str, value: Any, kinds: list[str]) -> str:
     wanted = " or ".join(dict.fromkeys(filter(None, map(_words, kinds))))
     said = f"`{name}` is {named_class(value)}"
-    own = value
+    wrong = value
     if isinstance(value, list | tuple) and "Sequence[str]" in kinds:
-        own = next(one for one in value if not isinstance(one, str))
-        said = f"`{name}` holds {named_class(own)}"
-    stated = getattr(own, "name", None)
-    hint = f"; write its name, {stated!r}" if isinstance(own, type) and isinstance(stated, str) else ""
+        wrong = next(item for item in value if not isinstance(item, str))
+        said = f"`{name}` holds {named_class(wrong)}"
+    stated = getattr(wrong, "name", None)
+    hint = f"; write its name, {stated!r}" if isinstance(wrong, type) and isinstance(stated, str) else ""
     if hasattr(value, "shape") and "str" in kinds:
         hint = "; arrays stand beside a matrix: `y`, `sensitive_features`, `sample_weight`"
     return f"{said}, and takes {wanted}{hint}"

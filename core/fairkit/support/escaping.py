@@ -64,7 +64,7 @@ def toml_text(value: str) -> str:
         raise ValueError("a name that is no valid Unicode cannot be written to a TOML file")
     quoted = json.dumps(value, ensure_ascii=False)
     return _ACTING_IN_JSON.sub(
-        lambda found: f"\\u{ord(found[0]):04x}" if ord(found[0]) < 0x10000 else f"\\U{ord(found[0]):08x}", quoted
+        lambda match: f"\\u{ord(match[0]):04x}" if ord(match[0]) < 0x10000 else f"\\U{ord(match[0]):08x}", quoted
     )
 
 
@@ -123,8 +123,8 @@ def measured(value: float | None, pair: tuple[float, float] | None) -> str:
 
 def listed_names(text: str, *, exact: bool = False) -> list[str]:
     """Split ``a,b``: a name with a comma stands in double quotes; others keep spaces around them where `exact`."""
-    found = re.findall(r'\s*"([^"]+)"\s*(?=,|$)|([^,]+)', text)
-    return [quoted or (name if exact else name.strip()) for quoted, name in found if quoted or name.strip()]
+    matches = re.findall(r'\s*"([^"]+)"\s*(?=,|$)|([^,]+)', text)
+    return [quoted or (name if exact else name.strip()) for quoted, name in matches if quoted or name.strip()]
 
 
 def column_named(name: str, columns: Iterable[str]) -> str:

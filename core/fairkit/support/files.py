@@ -179,9 +179,9 @@ def plain(value: Any) -> Any:
     if hasattr(value, "to_dict"):
         return value.to_dict()
     if isinstance(value, Mapping):
-        return {key: plain(one) for key, one in value.items()}
+        return {key: plain(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
-        return [plain(one) for one in value]
+        return [plain(item) for item in value]
     return record_of(value) if is_dataclass(value) else value
 
 
@@ -190,5 +190,5 @@ def read_record(cls: type[T], record: Mapping[str, Any], required: Collection[st
     absent = [name for name in required if name not in record]
     if absent:
         raise TypeError(f"{cls.__name__}: {', '.join(absent)} is not there")
-    known = {field.name for field in fields(cls)}  # type: ignore[arg-type]
-    return cls(**{key: tuple(v) if isinstance(v, list) else v for key, v in record.items() if key in known})
+    names = {field.name for field in fields(cls)}  # type: ignore[arg-type]
+    return cls(**{key: tuple(v) if isinstance(v, list) else v for key, v in record.items() if key in names})

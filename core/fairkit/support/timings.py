@@ -148,8 +148,8 @@ def peak_memory() -> float | None:
     except ImportError:
         return None
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    own = most / (2**20 if sys.platform == "darwin" else 2**10)
-    return round(own + sum(_child_peak(child) for child in _children()), 1)
+    peak = most / (2**20 if sys.platform == "darwin" else 2**10)
+    return round(peak + sum(_child_peak(child) for child in _children()), 1)
 
 
 def _children() -> list[Path]:

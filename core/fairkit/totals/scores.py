@@ -203,8 +203,8 @@ class ScoreTable:
         if raws:
             raw = _joined(raws)
             cellular = done is not None and done.shift is not None
-            found = None if cellular else _distinct(raw.scores, self.limit)
-            fresh = self._in_cells(raw, done) if found is None else _by_score(raw, *found)
+            distinct = None if cellular else _distinct(raw.scores, self.limit)
+            fresh = self._in_cells(raw, done) if distinct is None else _by_score(raw, *distinct)
             done = fresh if done is None else self._merged(done, fresh)
         if done is None:
             nothing = np.empty((0, self.n_groups, 2))
@@ -276,12 +276,12 @@ class ScoreTable:
     def _in_cells(self, raw: _Raw, done: _Counted | None) -> _Counted:
         """Count rows by cell, at no smaller a shift than what was counted before."""
         least = {} if done is None or done.shift is None else {"least": done.shift}
-        own = keys_of(raw.scores, unit=self._unit)
-        ordered = np.sort(own)
+        keys = keys_of(raw.scores, unit=self._unit)
+        ordered = np.sort(keys)
         shift = shift_for(ordered, self._cells, **least)
         cells, starts = cells_of(ordered, shift)
         ends = np.append(starts[1:], len(ordered)) - 1
-        mass, squares = raw.count(places_of(own, shift, cells), len(cells))
+        mass, squares = raw.count(places_of(keys, shift, cells), len(cells))
         first, last = (scores_of(ordered[at], unit=self._unit) for at in (starts, ends))
         return _Counted(first, last, mass, squares, shift, cells)
 
@@ -458,9 +458,9 @@ def places_of(keys: Keys, shift: int, cells: Keys) -> NDArray[np.int64]:
     for start in range(0, len(keys), _BLOCK):
         short = keys[start : start + _BLOCK] >> shift
         if table is None:
-            found = np.searchsorted(cells, short)
-            found[cells.take(found, mode="clip") != short] = len(cells)
+            index = np.searchsorted(cells, short)
+            index[cells.take(index, mode="clip") != short] = len(cells)
         else:
-            found = table.take(short - (first - 1), mode="clip")
-        places[start : start + _BLOCK] = found
+            index = table.take(short - (first - 1), mode="clip")
+        places[start : start + _BLOCK] = index
     return places

@@ -113,12 +113,12 @@ def read_by(node: onnx.NodeProto) -> set[str]:
 def ancestors(graph: onnx.GraphProto, outputs: Collection[str]) -> list[onnx.NodeProto]:
     """Return the nodes that values are made from, in the graph's order."""
     wanted = set(outputs)
-    kept = []
+    nodes = []
     for node in reversed(graph.node):  # the standard asks for topological order, and onnxruntime checks it
         if wanted & set(node.output):
-            kept.append(node)
+            nodes.append(node)
             wanted |= read_by(node)
-    return kept[::-1]
+    return nodes[::-1]
 
 
 RUNTIME = ("ai.onnx", "com.microsoft", "com.ms", "org.pytorch")
@@ -128,7 +128,7 @@ RUNTIME = ("ai.onnx", "com.microsoft", "com.ms", "org.pytorch")
 def replaces_operator(function: onnx.FunctionProto) -> bool:
     """Whether a function has a domain of onnxruntime's: its own operator of that name would run in its place."""
     domain = function.domain
-    return not domain or any(domain == one or domain.startswith(f"{one}.") for one in RUNTIME)
+    return not domain or any(domain == prefix or domain.startswith(f"{prefix}.") for prefix in RUNTIME)
 
 
 def function_key(entry: onnx.FunctionProto | onnx.NodeProto) -> tuple[str, str, str]:
@@ -219,7 +219,9 @@ def classes_by_labels(
     for value, place in zip(values.tolist(), places, strict=True):
         classes[place] = _typed(value, labels)
     unnamed = [index for index, value in enumerate(classes) if value is None]
-    left = [value for value in label_values if value_text(value) not in {value_text(one) for one in values.tolist()}]
+    left = [
+        value for value in label_values if value_text(value) not in {value_text(value) for value in values.tolist()}
+    ]
     if len(unnamed) == 1 and len(left) == 1:
         classes[unnamed[0]] = left[0]
         unnamed = []
@@ -305,7 +307,7 @@ def _texts(model: onnx.ModelProto) -> Iterator[str]:
 def _names(graph: onnx.GraphProto) -> Iterator[str]:
     yield graph.name
     for listed in (graph.input, graph.output, graph.value_info, graph.initializer):
-        yield from (one.name for one in listed)
+        yield from (entry.name for entry in listed)
     for node in graph.node:
         yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
         for attribute in node.attribute:
@@ -338,8 +340,8 @@ def check_operators(model: onnx.ModelProto, name: str, allowed: Collection[str] 
     functions = {function_key(function): function for function in model.functions if not replaces_operator(function)}
     for nodes in (model.graph.node, *(function.node for function in model.functions)):
         for node in walk(nodes):
-            known = node.domain in DOMAINS or node.domain in allowed
-            if not known and function_key(node) not in functions:
+            registered = node.domain in DOMAINS or node.domain in allowed
+            if not registered and function_key(node) not in functions:
                 raise ModelError(
                     f"{name} uses the operator {node.domain}::{node.op_type}, which is not of the ONNX standard; its "
                     f"code is not checked as the standard's is. If you trust it, allow it: `domains={node.domain}`"
@@ -401,7 +403,7 @@ def _tensors(graph: onnx.GraphProto | onnx.FunctionProto) -> Iterator[onnx.Tenso
         yield sparse.values
         yield sparse.indices
     defaults = getattr(graph, "attribute_proto", ())  # those of a function's attributes
-    for attribute in (*defaults, *(one for node in graph.node for one in node.attribute)):
+    for attribute in (*defaults, *(attribute for node in graph.node for attribute in node.attribute)):
         yield attribute.t
         yield from attribute.tensors
         for inner in (attribute.g, *attribute.graphs):
@@ -431,7 +433,7 @@ def embedded_settings(model: onnx.ModelProto) -> dict[str, Any]:
 
 
 def _check_setting(key: str, value: Any) -> None:
-    texts = isinstance(value, list) and all(isinstance(one, str) for one in value)
+    texts = isinstance(value, list) and all(isinstance(item, str) for item in value)
     fits = {
         "label": value is None or isinstance(value, str),
         "weights": value is None or isinstance(value, str),

@@ -141,8 +141,8 @@ def _one_hot(
 ) -> NDArray[np.float64]:
     """Return 1 where the label output gives the class, shape [n, K]."""
     assert label is not None  # noqa: S101 -- a reading has scores or labels
-    given = np.array([value_text(value) for value in reading.as_matrix(label, first[label.name]).tolist()])
-    return np.column_stack([given == value_text(value) for value in classes]).astype(np.float64)
+    labels = np.array([value_text(value) for value in reading.as_matrix(label, first[label.name]).tolist()])
+    return np.column_stack([labels == value_text(value) for value in classes]).astype(np.float64)
 
 
 def _refuse_unused(options: ModelOptions, task: Task, served: Served) -> None:
@@ -169,13 +169,13 @@ def _ours(
     settled: reading.Reading, model: Graph, dataset: Dataset, options: ModelOptions, first: Mapping[str, Any]
 ) -> tuple[reading.Reading, tuple[Any, ...], list[str]]:
     """Read a file of ours: the score and the decision are about the label that its metadata calls favorable."""
-    told = []
+    notes = []
     if settled.chance is not None:
         chance = np.asarray(first[settled.chance.name])
-        told = [_RANDOMIZED] if bool(((chance > 0) & (chance < 1)).any()) else []
-    place, turned = _own_place(model, dataset, options)
-    settled = replace(settled, place=place, positive=place, turned=place == 0)
-    return settled, (), told + turned + _told_cut(settled)
+        notes = [_RANDOMIZED] if bool(((chance > 0) & (chance < 1)).any()) else []
+    column, turned = _own_place(model, dataset, options)
+    settled = replace(settled, place=column, positive=column, turned=column == 0)
+    return settled, (), notes + turned + _told_cut(settled)
 
 
 def _own_place(model: Graph, dataset: Dataset, options: ModelOptions) -> tuple[int, list[str]]:
@@ -188,8 +188,8 @@ def _own_place(model: Graph, dataset: Dataset, options: ModelOptions) -> tuple[i
     values = dataset.profile.label_values
     if theirs is None or same_value(theirs, ours) or not any(same_value(theirs, value) for value in values):
         return 1, []
-    told = f"The model decides for {value_text(theirs)!r} and is turned to the favorable label {value_text(ours)!r}"
-    return 0, [f"{told} (`favorable_class=1` leaves it as it is)."]
+    note = f"The model decides for {value_text(theirs)!r} and is turned to the favorable label {value_text(ours)!r}"
+    return 0, [f"{note} (`favorable_class=1` leaves it as it is)."]
 
 
 def _model_classes(
@@ -207,11 +207,11 @@ def _model_classes(
     if named and width in (None, 1, len(named)):
         return named
     if width is not None and width > 1:
-        told = None
+        classes = None
         if label is not None and score is not None:
             labels = reading.as_matrix(label, first[label.name])
-            told = classes_by_labels(reading.as_matrix(score, first[score.name]), labels, label_values)
-        return list(range(width)) if told is None else told
+            classes = classes_by_labels(reading.as_matrix(score, first[score.name]), labels, label_values)
+        return list(range(width)) if classes is None else classes
     if label is not None:
         values = np.unique(reading.as_matrix(label, first[label.name]))
         if values.dtype.kind in "iu" or (values.dtype.kind == "f" and bool((values == np.floor(values)).all())):
@@ -271,8 +271,8 @@ def _binary(
         if not 0 <= index < values.shape[1]:
             raise ModelError(f"favorable_class={index}, but the model scores {values.shape[1]} classes, from 0")
     else:
-        found, sentence = favorable_column(classes, label_values, favorable, values, is_favorable)
-        index, notes = found, [sentence]
+        column, sentence = favorable_column(classes, label_values, favorable, values, is_favorable)
+        index, notes = column, [sentence]
     return replace(settled, place=index, positive=None if settled.label is None else classes[index]), notes
 
 
@@ -400,7 +400,7 @@ def _multiclass(
     if settled.score is not None and len(places) != len(texts):
         absent = ", ".join(text for i, text in enumerate(texts) if i not in places)
         raise ModelError(f"the label has values that the model does not score: {absent}; leave those rows out")
-    index = {value_text(value): place for value, place in zip(classes, places, strict=True)}
+    index = {value_text(value): index for value, index in zip(classes, places, strict=True)}
     return replace(settled, class_places=places, label_index=index), tuple(label_values), notes
 
 

@@ -160,8 +160,8 @@ class Reading:
     """How to read the outputs of one model on one dataset, settled on a first batch."""
 
     task: Task
-    score: GraphOutput | None  # the outputs that hold scores and labels; None where there is none
-    label: GraphOutput | None  # the outputs that hold scores and labels; None where there is none
+    score: GraphOutput | None  # the output that holds scores; None where there is none
+    label: GraphOutput | None  # the output that holds labels; None where there is none
     kind: ScoreKind  # what the scores are
     threshold: float | None = None
     scale: Scale | None = None
@@ -346,8 +346,8 @@ def own_rule(model: Graph, options: ModelOptions) -> tuple[ModelOptions, list[st
     """Let a repaired file keep its rule: at a threshold its scores would decide as the model before does."""
     if options.threshold is None or options.score_output is not None or not has_rule(model.proto):
         return options, []
-    told = f"The repaired file decides by its own rule; the threshold {options.threshold:g} is not applied to it"
-    return replace(options, threshold=None), [f"{told} (`score_output=score` decides by it)."]
+    note = f"The repaired file decides by its own rule; the threshold {options.threshold:g} is not applied to it"
+    return replace(options, threshold=None), [f"{note} (`score_output=score` decides by it)."]
 
 
 def choose_served(
@@ -511,5 +511,5 @@ _NEAR = 1e-5
 def _pick(graph: GraphBuilder, scores: str, ends: str, u: str, count: int) -> str:
     """Take each row's member: as many places to the right as there are ends that u has reached."""
     reached = graph.node("Cast", [graph.node("GreaterOrEqual", [u, ends])], to=1)
-    place = graph.node("MatMul", [reached, graph.constant(np.ones((count, 1)))])
-    return graph.node("GatherElements", [scores, graph.node("Cast", [place], to=7)], axis=1)
+    count_node = graph.node("MatMul", [reached, graph.constant(np.ones((count, 1)))])
+    return graph.node("GatherElements", [scores, graph.node("Cast", [count_node], to=7)], axis=1)

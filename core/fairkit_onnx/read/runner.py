@@ -248,9 +248,9 @@ class Probe:
         taken = {name: array[places] for name, array in arrays.items()}
         again = self._understand(model.run_in_parts(taken, self._outputs, sizes, variant))
         bad, turned = differing(predictions.take(places), again, numbers=self._numbers)
-        told = places if rows is None else rows[places]
+        numbers = places if rows is None else rows[places]
         if not len(bad):
-            return np.unique(told[turned])
+            return np.unique(numbers[turned])
         size = sizes[int(np.searchsorted(np.cumsum(sizes), bad[0], side="right"))]
         how = "alone" if size == 1 else f"in a batch of {size:,}"
         where = "rows of a batch " if rows is None else "row "
@@ -258,8 +258,8 @@ class Probe:
         raise ModelError(
             f"{model.name} gives {len(bad):,} of {len(places):,} rows another result {how}"
             f"{_way(variant) if variant else ''} than in a batch of {rows_of(predictions):,} ({where}"
-            f"{_listed(np.unique(told[bad]).tolist())}): a decision about a person must not depend on who else is in "
-            f"the batch, nor on how the file is run{f'. Rows may meet: {doubt}' if doubt else ''}"
+            f"{_listed(np.unique(numbers[bad]).tolist())}): a decision about a person must not depend on who else is "
+            f"in the batch, nor on how the file is run{f'. Rows may meet: {doubt}' if doubt else ''}"
         )
 
 

@@ -71,8 +71,10 @@ def bind(model: Graph, dataset: Dataset, options: ModelOptions, *, only_scores: 
         runner.drawn(first, settled)
         serving = {"outputs": _unaudited(first, scorer, understood), "inputs": _never_fed(model.proto, arrays)}
         for key, what in (("outputs", "not audited"), ("inputs", "never fed")):
-            told = [f"{name!r} ({why})" for name, why in serving[key].items()]
-            remarks += [f"{key.capitalize()} of the file that were {what}: {shortened(told, most=4)}."] if told else []
+            reasons = [f"{name!r} ({why})" for name, why in serving[key].items()]
+            remarks += (
+                [f"{key.capitalize()} of the file that were {what}: {shortened(reasons, most=4)}."] if reasons else []
+            )
         regression = settled.task == "regression"
         scorer.probe = Probe(runner, scorer.wanted, scorer.understand, scorer.shown, numbers=regression)
         probed = scorer.probe.examine(arrays, understood, batch.rows)
@@ -115,7 +117,7 @@ def runner_of(model: Graph, dataset: Dataset, options: ModelOptions | None = Non
 
 def _encoded(inputs: Sequence[GraphInput], features: Sequence[str], dataset: Dataset) -> str:
     """Say that the inputs look like the features after a one-hot encoding, where they do."""
-    widths = [one.width for one in inputs if one.width is not None]
+    widths = [entry.width for entry in inputs if entry.width is not None]
     if len(inputs) != 1 or not widths or widths[0] == len(features):
         return ""
     batch = dataset.read(features, _FIRST_ROWS)
@@ -210,8 +212,8 @@ class OnnxScorer:
 
     def understand(self, values: Mapping[str, Any]) -> Predictions:
         """Read predictions off the graph's outputs."""
-        found = self.reading.read(values)
-        return found if self.shares is None else self._with_members(found, values[MEMBER_SCORES])
+        outputs = self.reading.read(values)
+        return outputs if self.shares is None else self._with_members(outputs, values[MEMBER_SCORES])
 
     def _with_members(self, predictions: Predictions, scores: Any) -> Predictions:
         """Put all that could have been drawn in the place of one draw."""
@@ -244,11 +246,11 @@ def _explained(error: ModelError, columns: Columns) -> ModelError:
     numbers = {name: values for name, values in columns.items() if values.dtype.kind in "if"}
     gaps = [name for name, values in numbers.items() if np.isnan(values).any()]
     large = [name for name, values in numbers.items() if np.nanmax(np.abs(values), initial=0) > _FLOAT16]
-    told = f". Columns with missing values: {shortened(gaps, most=6)}" if gaps else ""
-    told += (
+    text = f". Columns with missing values: {shortened(gaps, most=6)}" if gaps else ""
+    text += (
         f". Columns beyond what float16 holds, if the graph computes in it: {shortened(large, most=6)}" if large else ""
     )
-    return ModelError(f"{error}{told}")
+    return ModelError(f"{error}{text}")
 
 
 def _missing_text(feeds: Sequence[Feed], columns: Columns) -> list[str]:

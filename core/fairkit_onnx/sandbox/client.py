@@ -133,9 +133,9 @@ class SandboxedSession:
             if self._told is None:
                 with phase("load model"):
                     self._receive("starting", max(START, self._limits.timeout))
-                    told, _ = self._receive("loading it")
-                self.held = ("a process of its own", "a limit of time", *map(str, told.get("held", ())))
-                self._told = told
+                    message, _ = self._receive("loading it")
+                self.held = ("a process of its own", "a limit of time", *map(str, message.get("held", ())))
+                self._told = message
         return self._told
 
     def _send(self, request: dict[str, Any]) -> None:
@@ -218,9 +218,9 @@ class _Area:
 
     def fill(self, buffers: Sequence[tuple[int, Any]]) -> None:
         """Write arrays to their places."""
-        needed = wire.size(buffers)
-        if needed > self.size:
-            self.size = max(needed, 1 << 20, self.size * 3 // 2)
+        size = wire.size(buffers)
+        if size > self.size:
+            self.size = max(size, 1 << 20, self.size * 3 // 2)
             os.ftruncate(self.fd, self.size)
             self._map = mmap.mmap(self.fd, self.size)
         if self._map is not None:

@@ -143,11 +143,11 @@ def _program(arch: int, numbers: dict[str, int]) -> bytes:
     lines += [line for number in refused for line in ((0x15, 0, 1, number), (0x06, 0, 0, _REFUSE | _EPERM))]
     for name in ("clone3", "openat2"):  # the C library falls back to the calls whose arguments can be seen
         lines += [(0x15, 0, 1, numbers[name]), (0x06, 0, 0, _REFUSE | _ENOSYS)]
-    for name, place in (("open", 1), ("openat", 2)):
+    for name, index in (("open", 1), ("openat", 2)):
         if name in numbers:
             lines += [
                 (0x15, 0, 4, numbers[name]),
-                (0x20, 0, 0, 16 + 8 * place),
+                (0x20, 0, 0, 16 + 8 * index),
                 (0x45, 0, 1, _WRITING),
                 (0x06, 0, 0, _REFUSE | _EPERM),
                 (0x06, 0, 0, _ALLOW),
@@ -232,8 +232,8 @@ def shown_bytes(count: int) -> str:
 
 def free_memory() -> int:
     """Return the bytes that this machine, or this container, has free, less a tenth; at least `LEAST`."""
-    found = [*_available(), *_container()]
-    return max(int(min(found) * (1 - RESERVE)), LEAST) if found else 4 << 30
+    amounts = [*_available(), *_container()]
+    return max(int(min(amounts) * (1 - RESERVE)), LEAST) if amounts else 4 << 30
 
 
 def _available() -> Sequence[int]:

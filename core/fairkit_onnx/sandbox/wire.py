@@ -33,12 +33,12 @@ def read_frame(read: Callable[[int], bytes | bytearray], most: int) -> tuple[dic
     if header > MAX_HEADER or payload > most:
         raise BrokenPipe(f"a message of {header + payload} bytes")
     try:
-        told = json.loads(bytes(read(header)))
+        message = json.loads(bytes(read(header)))
     except ValueError as error:
         raise BrokenPipe("a message that is no JSON") from error
-    if not isinstance(told, dict):
+    if not isinstance(message, dict):
         raise BrokenPipe("a message that is no object")
-    return told, read(payload) if payload else b""
+    return message, read(payload) if payload else b""
 
 
 def pack(values: Sequence[Any]) -> tuple[list[dict[str, Any]], list[Any]]:

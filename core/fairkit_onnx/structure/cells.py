@@ -65,12 +65,12 @@ def make_blocks(
             blocks[place] = replace(blocks[place], ordered=False)
     blocks, truth = _merged(blocks, block_of, truth, set(apart))
     sets = [sum(1 << index for index in np.flatnonzero(row).tolist()) for row in truth]
-    found = [(-1, 0)] * len(ensemble.mode)
+    pairs = [(-1, 0)] * len(ensemble.mode)
     for node, test in zip(inner.tolist(), code.tolist(), strict=True):
         block = int(block_of[test])
         # a constant feature: every box of any block goes to the one side
-        found[node] = (block, sets[test]) if block >= 0 else (0, -1 if truth[test][0] else 0)
-    return blocks, found
+        pairs[node] = (block, sets[test]) if block >= 0 else (0, -1 if truth[test][0] else 0)
+    return blocks, pairs
 
 
 def _boundaries(
@@ -326,8 +326,8 @@ def pieces_of(
         if not mine:
             continue
         run = EncodedRows(encoding(condition.tensor), defaults)
-        for place, name in mine:
-            pieces[name or ""].meet(condition, place, run)
+        for start, name in mine:
+            pieces[name or ""].meet(condition, start, run)
     return {name: some.tops for name, some in pieces.items()}
 
 
@@ -428,8 +428,8 @@ class Listed:
 class Block:
     """Columns that take their values together, as cells."""
 
-    name: str  # what it is called, and the raw columns
-    columns: tuple[str, ...]  # what it is called, and the raw columns
+    name: str  # what it is called
+    columns: tuple[str, ...]  # the raw columns
     ordered: bool  # whether the cells are intervals of numbers, in order
     values: Mapping[str, NDArray[Any]]  # by column, one raw value of each cell, shape [cells]
     ends: NDArray[np.float64] | None = None
@@ -464,10 +464,10 @@ class Block:
             raw = np.asarray(columns[self.columns[0]], dtype=np.float64)
             raw = raw.astype(np.float32).astype(np.float64) if self.single else raw
             ends = self.ends[~np.isnan(self.ends)]
-            found = np.searchsorted(ends, raw, side="left")
-            out = np.isnan(raw) | (raw < self.low) | (found >= len(ends))
+            index = np.searchsorted(ends, raw, side="left")
+            out = np.isnan(raw) | (raw < self.low) | (index >= len(ends))
             missing = len(ends) if len(ends) < len(self.ends) else -1
-            return np.where(np.isnan(raw), missing, np.where(out, -1, found)).astype(np.int64)
+            return np.where(np.isnan(raw), missing, np.where(out, -1, index)).astype(np.int64)
         keys = zip(*(columns[name].tolist() for name in self.columns), strict=True)
         return np.array([self.members.get(tuple(map(value_text_of, key)), -1) for key in keys], dtype=np.int64)
 

@@ -71,9 +71,9 @@ class Encoded:
         run = self.tensor(matrix)
 
         def encode(columns: Columns) -> NDArray[Any]:
-            found = run(columns)
-            kind = np.float64 if doubles and found.dtype == np.float64 else np.float32
-            return found.astype(kind, copy=False)
+            encoded = run(columns)
+            kind = np.float64 if doubles and encoded.dtype == np.float64 else np.float32
+            return encoded.astype(kind, copy=False)
 
         return encode
 
@@ -82,8 +82,8 @@ class Encoded:
         file = self._open([name])
 
         def run(columns: Columns) -> NDArray[Any]:
-            found = np.asarray(file.run(built(self.scorer.feeds, columns), [name])[name])
-            return found.reshape(len(found), -1)
+            values = np.asarray(file.run(built(self.scorer.feeds, columns), [name])[name])
+            return values.reshape(len(values), -1)
 
         return run
 
@@ -132,13 +132,13 @@ class Encoded:
             raise ModelError(f"the score reads feature {self.width - 1}; the matrix {self.matrix!r} has {len(places)}")
         groups = self.tail.groups
         listed: dict[str, list[Any]] = {} if groups is None else {name: [] for name in groups.listed}
-        listed |= {names[place]: list(origins.keys.get(place, ())) for place in origins.listed}
+        listed |= {names[index]: list(origins.keys.get(index, ())) for index in origins.listed}
         return Features(
-            [names[place] if place >= 0 else None for place in places],
+            [names[index] if index >= 0 else None for index in places],
             listed,
             [
-                replace(one, columns=tuple(names[place] if place >= 0 else None for place in columns.tolist()))
-                for one, columns in origins.conditions
+                replace(condition, columns=tuple(names[index] if index >= 0 else None for index in columns.tolist()))
+                for condition, columns in origins.conditions
             ],
             () if groups is None else groups.conditions,
         )
@@ -199,12 +199,12 @@ class Encoded:
             if decided[0] != decided[-1]:
                 open_[row] = _step(some, decided)
         while any(last - first > 1 for first, last in open_.values()):
-            parts = {place: _between(*ends, WIDE // len(open_)) for place, ends in open_.items()}
+            parts = {index: _between(*ends, WIDE // len(open_)) for index, ends in open_.items()}
             keys = np.concatenate(list(parts.values()))
             owner = np.repeat(list(parts), [len(part) for part in parts.values()])
-            columns = {name: _repeated([rows[place][name] for place in owner.tolist()], 1) for name in rows[0]}
+            columns = {name: _repeated([rows[index][name] for index in owner.tolist()], 1) for name in rows[0]}
             decided = np.asarray(self.tail(_floats(keys), columns).decision)
-            open_ = {place: _step(keys[owner == place], decided[owner == place]) for place in open_}
+            open_ = {index: _step(keys[owner == index], decided[owner == index]) for index in open_}
         for row, ends in open_.items():
             at = _floats(np.array(ends))
             # upward: favorable from the last on; downward: favorable up to the first, and sums are negated
@@ -227,7 +227,7 @@ def refuse_unread(scorer: OnnxScorer) -> None:
     if scorer.shown.broken is not None:
         raise ModelError(f"{scorer.info.name} is no plain file, and only such are read exactly: {scorer.shown.broken}")
     drawn = scorer.reading.chance is not None and any(
-        one.name == RANDOM_INPUT for one in scorer.model.proto.graph.input
+        entry.name == RANDOM_INPUT for entry in scorer.model.proto.graph.input
     )
     if drawn or scorer.shares is not None:
         raise ParameterError(_DRAWS)
@@ -248,9 +248,9 @@ def up_to(proto: onnx.ModelProto, tensors: Sequence[str]) -> onnx.ModelProto:
 
     whole = onnx.ModelProto()
     whole.CopyFrom(proto)
-    kept = ancestors(proto.graph, tensors)
+    nodes = ancestors(proto.graph, tensors)
     del whole.graph.node[:], whole.graph.output[:], whole.graph.value_info[:]
-    whole.graph.node.extend(kept)
+    whole.graph.node.extend(nodes)
     whole.graph.output.extend(onnx.ValueInfoProto(name=tensor) for tensor in tensors)
     return whole
 
@@ -287,11 +287,11 @@ class Sources:
             self._follow(node, {name: np.asarray(value) for name, value in shapes.items()})
 
     def _follow(self, node: onnx.NodeProto, values: Mapping[str, NDArray[Any]]) -> None:
-        told = [self.of.get(name) for name in node.input if name]
-        if all(one is None for one in told):
+        traced_inputs = [self.of.get(name) for name in node.input if name]
+        if all(trace is None for trace in traced_inputs):
             return  # made of constants
-        traced = [one for one in told if one is not None]
-        places = self._places(node, told, traced, values)
+        traced = [trace for trace in traced_inputs if trace is not None]
+        places = self._places(node, traced_inputs, traced, values)
         if places is None:
             raise ModelError(
                 f"the node {name_of(node)} before the score is not understood: encoders are read that make each "
@@ -301,11 +301,11 @@ class Sources:
         conditions = conditions_of(node, moving, functools.partial(constant_of, self._graph))
         self.conditions += [(condition, self.of[condition.tensor]) for condition in conditions or ()]
         if conditions is None:
-            mine = [int(one) for one in np.unique(np.concatenate(traced)) if one >= 0]
+            mine = [int(number) for number in np.unique(np.concatenate(traced)) if number >= 0]
             self.listed |= set(mine)
             if len(mine) == 1:  # also what a second encoder of the same text names
-                known, more = self.keys.setdefault(mine[0], []), _keys_of(node)
-                known += [key for key in more if not known or (isinstance(key, str) and isinstance(known[0], str))]
+                keys, more = self.keys.setdefault(mine[0], []), _keys_of(node)
+                keys += [key for key in more if not keys or (isinstance(key, str) and isinstance(keys[0], str))]
         for output, columns in zip(node.output, places, strict=False):
             self.of[output] = columns
 
@@ -351,8 +351,8 @@ class Sources:
 
     def _joined(self, node: onnx.NodeProto, columns: Places, width: int) -> list[Places] | None:
         """Columns of a row become one number: of one raw column, as where rare values share a code."""
-        told = attributes_of(node)
-        axes = told.get("axes", [told.get("axis", 0)])
+        attributes = attributes_of(node)
+        axes = attributes.get("axes", [attributes.get("axis", 0)])
         if len(node.input) > 1 and node.input[1]:
             constant = constant_of(self._graph, node.input[1])
             axes = [] if constant is None else constant.reshape(-1).tolist()
@@ -363,28 +363,28 @@ class Sources:
     def _of(self, name: str, values: Mapping[str, NDArray[Any]]) -> Places:
         if name in self.of:
             return self.of[name]
-        found = constant_of(self._graph, name)
-        size = _width(values[name]) if found is None else found.reshape(-1).shape[0]
+        constant = constant_of(self._graph, name)
+        size = _width(values[name]) if constant is None else constant.reshape(-1).shape[0]
         return np.full(size, CONSTANT, dtype=np.int64)
 
     def _sliced(self, node: onnx.NodeProto, columns: Places, width: int) -> list[Places] | None:
-        told = [constant_of(self._graph, name) for name in node.input[1:] if name]
-        numbers = [[int(value) for value in one.reshape(-1)] for one in told if one is not None]
+        constants = [constant_of(self._graph, name) for name in node.input[1:] if name]
+        numbers = [[int(value) for value in constant.reshape(-1)] for constant in constants if constant is not None]
         if len(numbers) != len(node.input) - 1 or len(numbers) < 3 or numbers[2] not in ([1], [-1]):
             return None
         (start,), (end,) = numbers[:2]
         step = numbers[3][0] if len(numbers) > 3 else 1
-        found = columns[slice(start, end, step)]
-        return [found] if len(found) == width else None
+        picked = columns[slice(start, end, step)]
+        return [picked] if len(picked) == width else None
 
 
 def _together(known: Sequence[Places], width: int) -> list[Places] | None:
     """Columns side by side: each has one raw column behind it, or none."""
     origins = np.full(width, CONSTANT, dtype=np.int64)
-    for one in known:
-        if len(one) not in (1, width):
+    for columns in known:
+        if len(columns) not in (1, width):
             return None
-        wide = np.broadcast_to(one, (width,))
+        wide = np.broadcast_to(columns, (width,))
         if ((origins >= 0) & (wide >= 0) & (origins != wide)).any():
             return None
         origins = np.maximum(origins, wide)
@@ -393,10 +393,10 @@ def _together(known: Sequence[Places], width: int) -> list[Places] | None:
 
 def _keys_of(node: onnx.NodeProto) -> list[Any]:
     """Return the values that an encoder names."""
-    told = attributes_of(node)
+    attributes = attributes_of(node)
     for name in ("keys_strings", "cats_strings", "keys_int64s", "cats_int64s", "keys_floats"):
-        if told.get(name):
-            return [key.decode("utf-8") if isinstance(key, bytes) else key for key in told[name]]
+        if attributes.get(name):
+            return [key.decode("utf-8") if isinstance(key, bytes) else key for key in attributes[name]]
     return []
 
 

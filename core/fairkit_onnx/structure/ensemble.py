@@ -216,8 +216,8 @@ class Ensemble:
     feature: NDArray[np.int64]
     threshold: NDArray[Any]
     missing: NDArray[np.bool_]
-    yes: NDArray[np.int64]  # nodes by number; -1 at leaves
-    no: NDArray[np.int64]  # nodes by number; -1 at leaves
+    yes: NDArray[np.int64]  # the next node where the test holds; -1 at leaves
+    no: NDArray[np.int64]  # the next node where it fails; -1 at leaves
     value: NDArray[np.float64]  # a leaf's addend of the sum, shape [N]
     roots: NDArray[np.int64]  # shape [T]
     base: float  # added to the sum
@@ -226,9 +226,9 @@ class Ensemble:
 
     def goes_yes(self, node: int, values: NDArray[Any]) -> NDArray[np.bool_]:
         """Tell where values of its feature go, as onnxruntime compares them: in the features' precision."""
-        found = self.compare(int(self.mode[node]), values, self.threshold[node])
+        answer = self.compare(int(self.mode[node]), values, self.threshold[node])
         # NaN differs from every threshold
-        return np.asarray(found | (np.isnan(values) & self.missing[node]), dtype=np.bool_)
+        return np.asarray(answer | (np.isnan(values) & self.missing[node]), dtype=np.bool_)
 
     @staticmethod
     def compare(mode: int, values: NDArray[Any], threshold: Any) -> NDArray[np.bool_]:
@@ -246,8 +246,8 @@ def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
 
 def told_of(node: onnx.NodeProto) -> dict[str, Any]:
     """Return a tree node's attributes as opset 3 writes them."""
-    told = attributes_of(node)
-    return written(told, f"the node {name_of(node)}") if node.op_type == NEWER else told
+    attributes = attributes_of(node)
+    return written(attributes, f"the node {name_of(node)}") if node.op_type == NEWER else attributes
 
 
 def kind_of(node: onnx.NodeProto) -> str:
@@ -264,11 +264,11 @@ def read_class_ensembles(node: onnx.NodeProto) -> list[Ensemble]:
     """Read a classifier, or a regressor with a target for each class: the trees once for each class."""
     kind, named, attributes = kind_of(node), f"the node {name_of(node)}", attributes_of(node)
     links = (*LINKS, "SOFTMAX") if kind == "class" else ("NONE",)
-    for key, known in (("post_transform", links), ("aggregate_function", ("SUM",))):
-        if attributes.get(key, known[0].encode()).decode() not in known:
+    for key, allowed in (("post_transform", links), ("aggregate_function", ("SUM",))):
+        if attributes.get(key, allowed[0].encode()).decode() not in allowed:
             raise ModelError(
                 f"{named} has the {key} {attributes[key].decode()}; of three classes or more these are read: "
-                f"{', '.join(known)}"
+                f"{', '.join(allowed)}"
             )
     plain, places = _structure(attributes, named)
     size = len(plain.mode)
@@ -303,12 +303,12 @@ def read_class_ensembles(node: onnx.NodeProto) -> list[Ensemble]:
 def read_ensemble(node: onnx.NodeProto) -> Ensemble:
     """Read a node whose output is one number, or two that are each other's complement."""
     kind, named = kind_of(node), f"the node {name_of(node)}"
-    told = _plain(told_of(node), kind, named)
-    plain, places = _structure(told, named)
-    tree_ids, size, inner = np.array(told["nodes_treeids"]), len(plain.mode), plain.mode > 0
-    value, base, uneven = _values(told, kind, named, places, size)
+    attributes = _plain(told_of(node), kind, named)
+    plain, places = _structure(attributes, named)
+    tree_ids, size, inner = np.array(attributes["nodes_treeids"]), len(plain.mode), plain.mode > 0
+    value, base, uneven = _values(attributes, kind, named, places, size)
     trees = len(set(tree_ids.tolist()))
-    if told.get("aggregate_function", b"SUM") == b"AVERAGE":
+    if attributes.get("aggregate_function", b"SUM") == b"AVERAGE":
         value, uneven = value / trees, uneven / trees
     value = np.where(inner, 0.0, value)
     return replace(plain, value=value, base=base, uneven=uneven, terms=_terms(tree_ids, value) + abs(base))

@@ -36,8 +36,8 @@ KINDS = ("LinearClassifier", "LinearRegressor", "Gemm", "MatMul")
 class LinearModel(Encoded):
     """A model whose score follows from a weighted sum of features."""
 
-    weights: NDArray[np.float64]  # the sum, shape [d]
-    base: float  # the sum, shape [d]
+    weights: NDArray[np.float64]  # of each feature in the sum, shape [d]
+    base: float  # the sum's constant
 
     @property
     def width(self) -> int:
@@ -51,10 +51,10 @@ def read_linear(scorer: OnnxScorer, *, grouped: bool = False) -> LinearModel | N
     `grouped` is that of `fairkit_onnx.structure.trees.read_trees`.
     """
     graph, wanted = scorer.model.proto.graph, scorer.reading.wanted
-    found = [node for node in ancestors(graph, score_of(scorer)) if node.op_type in KINDS]
-    if len(found) != 1:
+    nodes = [node for node in ancestors(graph, score_of(scorer)) if node.op_type in KINDS]
+    if len(nodes) != 1:
         return None
-    node = found[0]
+    node = nodes[0]
     read = _of_classifier(node) if node.op_type == KINDS[0] else _of_sum(node, graph)
     if read is None:
         return None
@@ -87,9 +87,9 @@ def _opposite(weights: NDArray[Any] | None) -> TypeGuard[NDArray[Any]]:
 
 
 def _of_classifier(node: onnx.NodeProto) -> tuple[NDArray[np.float64], float] | None:
-    told = attributes_of(node)
-    weights = np.array(told["coefficients"], dtype=np.float32).astype(np.float64)
-    bias = np.array(told.get("intercepts", [0.0]), dtype=np.float32).astype(np.float64)
+    attributes = attributes_of(node)
+    weights = np.array(attributes["coefficients"], dtype=np.float32).astype(np.float64)
+    bias = np.array(attributes.get("intercepts", [0.0]), dtype=np.float32).astype(np.float64)
     if len(bias) != 2 or len(weights) % 2:
         return None
     both = weights.reshape(2, -1)
@@ -223,7 +223,7 @@ def group_thresholds(
     part = model.tail.groups
     assert part is not None  # noqa: S101 -- asked only then
     places = tuple(index for index, block in enumerate(blocks) if set(block.columns) & set(part.columns))
-    sizes = [blocks[place].size for place in places]
+    sizes = [blocks[index].size for index in places]
     if math.prod(sizes) > MOST_CELLS:
         raise ModelError(
             f"{model.scorer.info.name}: the rule after the sum reads {', '.join(part.columns)}, which have "
@@ -244,8 +244,8 @@ def group_thresholds(
     if directions or any(link[0] != direction and math.isfinite(link[1] or 0.0) for link in links):
         raise ModelError(f"{model.scorer.info.name}: larger sums are favorable in some groups, and not in others")
     ends = sorted((direction * low, direction * high))
-    found = np.array([_inside(threshold, ends) for _, threshold, _ in links])
-    return direction, GroupThresholds(places, found[code].reshape(sizes)), links[0][2]
+    thresholds = np.array([_inside(threshold, ends) for _, threshold, _ in links])
+    return direction, GroupThresholds(places, thresholds[code].reshape(sizes)), links[0][2]
 
 
 def _inside(threshold: float | None, ends: Sequence[float]) -> float:
@@ -280,7 +280,9 @@ def _rules(model: Encoded, rows: Sequence[Mapping[str, Any]]) -> tuple[NDArray[n
     code = np.zeros(len(rows), dtype=np.int64)
     first: list[int] = []
     for number in range(len(rows)):
-        key = tuple(str(one[number].tolist()) if one.dtype.kind == "O" else one[number].tobytes() for one in made)
+        key = tuple(
+            str(column[number].tolist()) if column.dtype.kind == "O" else column[number].tobytes() for column in made
+        )
         if key not in seen:
             seen[key] = len(first)
             first.append(number)

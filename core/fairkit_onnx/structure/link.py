@@ -81,11 +81,11 @@ class Tail:
         if isinstance(self.cut, str):
             if "file" not in self._opened:
                 self._opened["file"] = self.opened(self.after(self.cut))
-            one: NDArray[Any] = rows.reshape(-1, 1)
-            one = one.astype(np.float64) if self.double else one
+            weights: NDArray[Any] = rows.reshape(-1, 1)
+            weights = weights.astype(np.float64) if self.double else weights
             if self.columns == 2:
-                one = np.hstack([1 - one, one] if self.shares else [-one / 2, one / 2])
-            feeds = {self.cut: one}
+                weights = np.hstack([1 - weights, weights] if self.shares else [-weights / 2, weights / 2])
+            feeds = {self.cut: weights}
         elif self.cut.op_type == "LinearClassifier":
             if "file" not in self._opened:
                 proto = self.after(*self.cut.output)
@@ -114,12 +114,12 @@ class Tail:
         proto = onnx.ModelProto()
         proto.CopyFrom(self.scorer.model.proto)
         wanted = self.scorer.reading.wanted
-        kept = tail_nodes(proto.graph, wanted, cut)
+        nodes = tail_nodes(proto.graph, wanted, cut)
         besides = {feed.input.name for feed in self.groups.feeds} if self.groups is not None else set()
-        inputs = [one for one in proto.graph.input if one.name in besides]
+        inputs = [entry for entry in proto.graph.input if entry.name in besides]
         del proto.graph.node[:], proto.graph.input[:], proto.graph.value_info[:]
         proto.graph.input.extend(inputs)
-        proto.graph.node.extend(kept)
+        proto.graph.node.extend(nodes)
         outputs = [output for output in proto.graph.output if output.name in wanted]
         del proto.graph.output[:]
         proto.graph.output.extend(outputs)
@@ -132,11 +132,11 @@ class Tail:
 
 def tail_nodes(graph: onnx.GraphProto, wanted: Sequence[str], cut: Sequence[str]) -> list[onnx.NodeProto]:
     """Return the nodes that outputs are made from without those behind some tensors, constants included, in order."""
-    needed, kept = set(wanted) - set(cut), []
+    wanted_names, kept = set(wanted) - set(cut), []
     for node in reversed(graph.node):
-        if needed & set(node.output) and not set(node.output) & set(cut):
+        if wanted_names & set(node.output) and not set(node.output) & set(cut):
             kept.append(node)
-            needed |= read_by(node) - set(cut)
+            wanted_names |= read_by(node) - set(cut)
     return kept[::-1]
 
 
@@ -144,9 +144,9 @@ def _passed(node: onnx.NodeProto) -> onnx.NodeProto:
     """Return a linear classifier of two classes with one feature, which is the sum of the second."""
     from onnx import helper
 
-    kept = {k: v for k, v in attributes_of(node).items() if k not in ("coefficients", "intercepts")}
-    own = {"coefficients": [-1.0, 1.0], "intercepts": [0.0, 0.0]}
-    return helper.make_node(node.op_type, [PROBE], list(node.output), domain="ai.onnx.ml", **(kept | own))
+    attributes = {k: v for k, v in attributes_of(node).items() if k not in ("coefficients", "intercepts")}
+    flip = {"coefficients": [-1.0, 1.0], "intercepts": [0.0, 0.0]}
+    return helper.make_node(node.op_type, [PROBE], list(node.output), domain="ai.onnx.ml", **(attributes | flip))
 
 
 def _lookup(node: onnx.NodeProto, values: NDArray[np.float32], negative: bool) -> onnx.NodeProto:
@@ -164,14 +164,14 @@ def _lookup(node: onnx.NodeProto, values: NDArray[np.float32], negative: bool) -
         whole = np.float32(0.0 if attributes.get("post_transform") == b"LOGISTIC" else 1.0)  # or each other's negative
         pairs += [(leaf, float(whole - np.float32(value)), columns[0]) for leaf, value in leaf_values]
         pairs.sort()
-    own = {f"{kind}_{key}" for key in ("treeids", "nodeids", "ids", "weights")}
+    tree_names = {f"{kind}_{key}" for key in ("treeids", "nodeids", "ids", "weights")}
     gone = ("nodes_", "base_values", "aggregate_function")
-    kept: dict[str, Any] = {
+    attributes_kept: dict[str, Any] = {
         key: value
         for key, value in attributes.items()
-        if key not in own and not key.startswith(gone) and not key.endswith("_as_tensor")
+        if key not in tree_names and not key.startswith(gone) and not key.endswith("_as_tensor")
     }
-    return with_tree(node, kept, nodes, [(leaf, column, value) for leaf, value, column in pairs])
+    return with_tree(node, attributes_kept, nodes, [(leaf, column, value) for leaf, value, column in pairs])
 
 
 def one_tree(size: int) -> tuple[list[tuple[str, float, int, int]], list[tuple[int, int]]]:

@@ -46,7 +46,7 @@ def check_monotone(
     ways_by_name = {name: Way(None, name) if way == (0,) else Way(way) for name, way in start.items()}
     for node in nodes:
         inputs = [ways_by_name.get(name) for name in node.input if name]
-        if all(one is None for one in inputs):
+        if all(way is None for way in inputs):
             continue  # made of constants, or of columns
         ways = _ways(node, inputs, graph)
         if ways is None:
@@ -60,13 +60,13 @@ def check_monotone(
 
 def _ways(node: onnx.NodeProto, inputs: Sequence[Way | None], graph: onnx.GraphProto) -> list[Way] | None:
     """Return the way of each output; None where it is not known to keep the order."""
-    moving = [one for one in inputs if one is not None]
-    labels = {one.label for one in moving}
+    moving = [way for way in inputs if way is not None]
+    labels = {way.label for way in moving}
     label = labels.pop() if len(labels) == 1 else None
     share = _share(node, inputs)
     if share is not None:
         return [share]
-    if any(one.columns is None for one in moving):
+    if any(way.columns is None for way in moving):
         columns = None
     elif node.op_type == "Split":
         return _split(node, moving[0], graph)
@@ -104,28 +104,28 @@ def _wide(node: onnx.NodeProto, inputs: Sequence[Way | None], graph: onnx.GraphP
     if node.op_type in ("MatMul", "ArgMax"):
         weights = constant_of(graph, named[-1])
         return node.op_type == "MatMul" and (weights is None or weights.ndim < 2 or weights.shape[1] != 1)
-    if any(one is not None and one.wide for one in inputs):
+    if any(way is not None and way.wide for way in inputs):
         return True
     if node.op_type not in {*_JOINED, *_AGAINST, "Mul", "Div", "Where"}:
         return False
-    others = [constant_of(graph, name) for name, one in zip(named, inputs, strict=True) if one is None]
-    return any(one is None or one.size != 1 for one in others)
+    others = [constant_of(graph, name) for name, way in zip(named, inputs, strict=True) if way is None]
+    return any(constant is None or constant.size != 1 for constant in others)
 
 
 def _columns(  # noqa: PLR0911 -- one line for each kind of operator
     node: onnx.NodeProto, inputs: Sequence[Way | None], graph: onnx.GraphProto
 ) -> tuple[int, ...] | None:
     kind = node.op_type
-    directions = [None if one is None else one.columns for one in inputs]
+    directions = [None if way is None else way.columns for way in inputs]
     moving = [direction for direction in directions if direction is not None]
     if kind in SAME:
         return directions[0] if len(moving) == 1 else None
     if kind in _TURNED:
-        return tuple(-one for one in moving[0])
+        return tuple(-direction for direction in moving[0])
     if kind in ("Gather", "ArrayFeatureExtractor", "Slice"):
         return None if directions[0] is None else _picked(node, directions[0], graph)
     if kind == "Concat":
-        return None if len(moving) < len(inputs) else tuple(d for one in moving for d in one)
+        return None if len(moving) < len(inputs) else tuple(d for way in moving for d in way)
     if kind in ("Softmax", "Normalizer"):
         return moving[0] if moving[0] in _TWO else None
     if kind == "ArgMax":
@@ -168,13 +168,15 @@ def _picked(node: onnx.NodeProto, columns: tuple[int, ...], graph: onnx.GraphPro
     """Return the directions of the columns that are taken."""
     if len(set(columns)) == 1:
         return columns[:1]
-    own = attributes_of(node)
+    attributes = attributes_of(node)
     if node.op_type == "Slice" and len(node.input) > 3 and not node.input[3]:
         return None  # without axes it cuts the rows first
     named = [constant_of(graph, name) for name in node.input[1:] if name]
-    numbers = [one.reshape(-1).astype(np.int64).tolist() for one in named if one is not None]
-    numbers += [own[name] for name in ("starts", "ends", "axes") if node.op_type == "Slice" and name in own]
-    if len(numbers) < max(len(named), 1) or (node.op_type == "Gather" and own.get("axis", 0) not in (1, -1)):
+    numbers = [constant.reshape(-1).astype(np.int64).tolist() for constant in named if constant is not None]
+    numbers += [
+        attributes[name] for name in ("starts", "ends", "axes") if node.op_type == "Slice" and name in attributes
+    ]
+    if len(numbers) < max(len(named), 1) or (node.op_type == "Gather" and attributes.get("axis", 0) not in (1, -1)):
         return None
     if node.op_type == "Slice":
         if len(numbers) < 3 or numbers[2] not in ([1], [-1]):
@@ -182,19 +184,19 @@ def _picked(node: onnx.NodeProto, columns: tuple[int, ...], graph: onnx.GraphPro
         step = numbers[3][0] if len(numbers) > 3 else 1
         return columns[slice(numbers[0][0], numbers[1][0], step)] or None
     places = numbers[0]
-    fits = all(-len(columns) <= place < len(columns) for place in places)
-    return tuple(columns[place] for place in places) if fits and places else None
+    fits = all(-len(columns) <= index < len(columns) for index in places)
+    return tuple(columns[index] for index in places) if fits and places else None
 
 
 def _split(node: onnx.NodeProto, way: Way, graph: onnx.GraphProto) -> list[Way] | None:
     """Return the columns of each output, of which each has as many."""
     columns, count = way.columns or (), len(node.output)
     sizes = constant_of(graph, node.input[1]) if len(node.input) > 1 and node.input[1] else None
-    told = attributes_of(node).get("split") if sizes is None else sizes.reshape(-1).tolist()
+    sizes_given = attributes_of(node).get("split") if sizes is None else sizes.reshape(-1).tolist()
     if way.wide or attributes_of(node).get("axis", 0) not in (1, -1) or len(columns) % count:
         return None
     each = len(columns) // count
-    if told is not None and list(told) != [each] * count:
+    if sizes_given is not None and list(sizes_given) != [each] * count:
         return None
     return [Way(columns[index * each : (index + 1) * each]) for index in range(count)]
 
@@ -220,8 +222,8 @@ def _weighted(
     weights = constant_of(graph, node.input[1])
     if directions[0] is None or weights is None:
         return None
-    sign, one = _sign(weights), _together([(way,) for way in directions[0]])
-    return None if sign is None or one is None else (sign * one[0],)
+    sign, direction = _sign(weights), _together([(way,) for way in directions[0]])
+    return None if sign is None or direction is None else (sign * direction[0],)
 
 
 def _sign(values: NDArray[Any]) -> int | None:
@@ -249,11 +251,11 @@ _WHOLE = {"INT8": 2.0**7, "INT16": 2.0**15, "INT32": 2.0**31, "INT64": 2.0**63}
 class Condition:
     """What must hold of a tensor, on every piece of a column, so that an operator keeps the order there."""
 
-    tensor: str  # of which tensor, and for which node
-    node: str  # of which tensor, and for which node
+    tensor: str  # of which tensor
+    node: str  # for which node
     cuts: tuple[float, ...] = ()  # numbers below, at and above which the column is cut
-    finite: bool = False  # whether the tensor must have no infinite number, and not be zero, anywhere
-    nonzero: bool = False  # whether the tensor must have no infinite number, and not be zero, anywhere
+    finite: bool = False  # whether the tensor must have no infinite number
+    nonzero: bool = False  # whether it must not be zero anywhere
     inside: tuple[float, float] | None = None  # between which numbers it must lie
     columns: tuple[str | None, ...] = ()  # the raw column behind each of the tensor's; None for none
 
@@ -272,12 +274,12 @@ def conditions_of(node: onnx.NodeProto, moving: Sequence[str], constant: Constan
         return [Condition(tensor=name, node=named, cuts=(1.0,)) for name in truths]
     if len(moving) != 1 or moving[0] != node.input[0]:
         return _second(node, moving, constant, named)
-    tensor, told = moving[0], attributes_of(node)
+    tensor, attributes = moving[0], attributes_of(node)
     if kind in _AROUND_ZERO or kind == "Imputer":
-        cuts = (0.0,) if kind in _AROUND_ZERO else _replaced(told)
+        cuts = (0.0,) if kind in _AROUND_ZERO else _replaced(attributes)
         return [Condition(tensor=tensor, node=named, cuts=cuts)]
     if kind == "Cast":
-        return _cast(tensor, int(told["to"]), named)
+        return _cast(tensor, int(attributes["to"]), named)
     return _with_constants(node, tensor, constant, named)
 
 
@@ -304,12 +306,12 @@ def _cast(tensor: str, to: int, named: str) -> list[Condition] | None:
 def _with_constants(node: onnx.NodeProto, tensor: str, constant: Constant, named: str) -> list[Condition] | None:
     """Operators of a column and constants."""
     kind, attributes = node.op_type, attributes_of(node)
-    beside = [constant(name) for name in node.input[1:] if name]
-    if any(one is None for one in beside):
+    constants = [constant(name) for name in node.input[1:] if name]
+    if any(constant is None for constant in constants):
         return None
     if kind in _WITH_CONSTANTS:
         return []
-    numbers = [np.asarray(one, dtype=np.float64) for one in beside if one is not None]
+    numbers = [np.asarray(constant, dtype=np.float64) for constant in constants if constant is not None]
     numbers += [
         np.asarray(attributes.get(name, ()), dtype=np.float64) for name in ("offset", "scale") if kind == "Scaler"
     ]
@@ -325,8 +327,8 @@ def _second(node: onnx.NodeProto, moving: Sequence[str], constant: Constant, nam
     kind = node.op_type
     if len(node.input) != 2 or list(moving) != [node.input[1]] or kind not in _WITH_CONSTANTS | _ARITHMETIC:
         return None
-    one = constant(node.input[0])
-    if one is None or (kind in _ARITHMETIC and not np.isfinite(np.asarray(one, dtype=np.float64)).all()):
+    tensor = constant(node.input[0])
+    if tensor is None or (kind in _ARITHMETIC and not np.isfinite(np.asarray(tensor, dtype=np.float64)).all()):
         return None
     if kind == "Div":
         return [Condition(tensor=moving[0], node=named, cuts=(0.0,), finite=True, nonzero=True)]
@@ -348,10 +350,10 @@ def constant_of(graph: onnx.GraphProto, name: str) -> NDArray[Any] | None:
             return numpy_helper.to_array(tensor)
     for node in graph.node:
         if node.op_type == "Constant" and name in node.output:
-            told = attributes_of(node)
-            if "value" in told:
-                return numpy_helper.to_array(told["value"])
-            return np.asarray(next(iter(told.values())))
+            attributes = attributes_of(node)
+            if "value" in attributes:
+                return numpy_helper.to_array(attributes["value"])
+            return np.asarray(next(iter(attributes.values())))
     return None
 
 

@@ -241,8 +241,8 @@ def _linear(scorer: OnnxScorer, node: onnx.NodeProto) -> tuple[Array, Array]:
     if node.op_type in KINDS[:2]:
         bias = np.array(attributes.get("intercepts") or [0.0] * len(scorer.classes), dtype=np.float64)
         return np.array(attributes["coefficients"], dtype=np.float64).reshape(len(bias), -1), bias
-    after = next((one for one in graph.node if node.output[0] in one.input and one.op_type == "Add"), None)
-    added = [name for one in (after,) if one is not None for name in one.input if name != node.output[0]]
+    after = next((adder for adder in graph.node if node.output[0] in adder.input and adder.op_type == "Add"), None)
+    added = [name for adder in (after,) if adder is not None for name in adder.input if name != node.output[0]]
     weights, *constants = (constant_of(graph, name) for name in (*node.input[1:], *added))
     if weights is None or weights.ndim != 2 or any(constant is None for constant in constants):
         raise ModelError(f"{scorer.info.name}: the weights of its classes are no constants")
@@ -260,13 +260,13 @@ def _shares_of(
     chances = scorer.predict(rows).probabilities
     if chances is None or sums.shape[1] != len(order):
         raise ModelError(f"{scorer.info.name} gives no probability of each class")
-    own: Array = np.zeros(len(order))
-    own[order[index]] = 1.0
+    shares: Array = np.zeros(len(order))
+    shares[order[index]] = 1.0
     if np.abs(sums[:, order] - chances).max() < _CLOSE:
-        return own
+        return shares
     powers = np.exp(sums - sums.max(axis=1, keepdims=True))
     if np.abs((powers / powers.sum(axis=1, keepdims=True))[:, order] - chances).max() < _CLOSE:
-        return np.asarray(own - 1.0 / len(order))
+        return np.asarray(shares - 1.0 / len(order))
     raise ModelError(f"{scorer.info.name}: its probabilities are neither its classes' sums nor their softmax")
 
 

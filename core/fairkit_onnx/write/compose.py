@@ -241,8 +241,8 @@ def _number_codes(graph: Appender, cells: str, column: GroupColumn) -> str:
     wide = graph.reshape(cells, [-1, 1])
     if column.edges is None:
         keys = np.asarray(column.keys, dtype=np.float32).reshape(1, -1)
-        known = graph.constant(keys, np.float32)
-        hits = graph.node("And", [_at_least(graph, wide, known), _at_least(graph, known, wide)])
+        constants = graph.constant(keys, np.float32)
+        hits = graph.node("And", [_at_least(graph, wide, constants), _at_least(graph, constants, wide)])
         weights = np.arange(1, len(column.keys) + 1, dtype=np.float32).reshape(-1, 1)
         start = 0.0
     else:

@@ -170,11 +170,11 @@ class Encoder:
         """
         rows = len(columns[self.columns[0].name])
         matrix = np.empty((rows, len(self.names)), dtype=np.float32)
-        place = 0
+        start = 0
         for column in self.columns:
             encoded = column.transform(columns[column.name])
-            matrix[:, place : place + encoded.shape[1]] = encoded
-            place += encoded.shape[1]
+            matrix[:, start : start + encoded.shape[1]] = encoded
+            start += encoded.shape[1]
         return matrix
 
     def add_to(self, graph: GraphBuilder) -> str:
@@ -184,12 +184,12 @@ class Encoder:
         """
         parts: list[str] = []
         for name, places in runs([column.name for column in self.columns]):
-            run = [self.columns[place] for place in places]
-            numbers = [one for one in run if isinstance(one, NumberColumn) and not one.indicator]
+            run = [self.columns[index] for index in places]
+            numbers = [column for column in run if isinstance(column, NumberColumn) and not column.indicator]
             filled = {not np.isnan(number.fill) for number in numbers}
             if name and len(numbers) == len(run) and len(filled) == 1:
-                told = np.array([[number.fill, number.shift, number.scale] for number in numbers], np.float32)
-                parts.append(add_list(graph, name, *told.T))
+                settings = np.array([[number.fill, number.shift, number.scale] for number in numbers], np.float32)
+                parts.append(add_list(graph, name, *settings.T))
             else:
                 parts += [part for column in run for part in column.add_to(graph)]
         return parts[0] if len(parts) == 1 else graph.node("Concat", parts, axis=1)
@@ -257,10 +257,10 @@ def _fit_number(
         )
     if not (standardise or fill):
         return NumberColumn(name)
-    known = raw[~missing].astype(np.float64)
-    kept = None if weights is None or not weights[~missing].sum() else weights[~missing]
-    mean = float(np.average(known, weights=kept)) if len(known) else 0.0
-    spread = float(np.sqrt(np.average((known - mean) ** 2, weights=kept))) if len(known) else 0.0
+    numbers = raw[~missing].astype(np.float64)
+    weights_kept = None if weights is None or not weights[~missing].sum() else weights[~missing]
+    mean = float(np.average(numbers, weights=weights_kept)) if len(numbers) else 0.0
+    spread = float(np.sqrt(np.average((numbers - mean) ** 2, weights=weights_kept))) if len(numbers) else 0.0
     scale = 1 / spread if standardise and spread > 1e-12 * max(1.0, abs(mean)) else 1.0
     return NumberColumn(
         name,
@@ -300,11 +300,11 @@ def runs(names: Sequence[str]) -> list[tuple[str, range]]:
         for name, places in list_columns(names).items()
         if len(places) > 1 and name not in RESERVED and list(names[names.index(places[0]) :][: len(places)]) == places
     }
-    result, place = [], 0
-    while place < len(names):
-        name, width = starts.get(place, ("", 1))
-        result.append((name, range(place, place + width)))
-        place += width
+    result, start = [], 0
+    while start < len(names):
+        name, width = starts.get(start, ("", 1))
+        result.append((name, range(start, start + width)))
+        start += width
     return result
 
 

@@ -196,18 +196,20 @@ def _favorable(graph: GraphBuilder, probabilities: str, task: Task) -> str:
 
 
 def _add_lightgbm(graph: GraphBuilder, matrix: str, booster: Any) -> str:
-    found = trees.lightgbm_trees(booster)
+    trees_read = trees.lightgbm_trees(booster)
     count = booster.num_model_per_iteration()
-    outputs = [index % count for index in range(len(found))]
-    return trees.add_ensemble(graph, matrix, found, outputs=outputs, base=[0.0] * count)
+    outputs = [index % count for index in range(len(trees_read))]
+    return trees.add_ensemble(graph, matrix, trees_read, outputs=outputs, base=[0.0] * count)
 
 
 def _add_xgboost(graph: GraphBuilder, matrix: str, booster: Any, task: Task, rounds: int | None, missing: float) -> str:
     if not np.isnan(missing):
         matrix = graph.node("Where", [graph.node("Equal", [matrix, missing]), float("nan"), matrix])
-    found, outputs, base = trees.xgboost_trees(booster, rounds=rounds)
+    trees_read, outputs, base = trees.xgboost_trees(booster, rounds=rounds)
     count = max(outputs, default=0) + 1
-    sums = trees.add_ensemble(graph, matrix, found, outputs=outputs, base=base if len(base) == count else base * count)
+    sums = trees.add_ensemble(
+        graph, matrix, trees_read, outputs=outputs, base=base if len(base) == count else base * count
+    )
     return graph.node("MatMul", [sums, graph.constant([[-1.0], [1.0]])]) if (task, count) == ("binary", 2) else sums
 
 
@@ -235,16 +237,16 @@ def _add_catboost(graph: GraphBuilder, model: Any, matrix: str, task: Task) -> s
 def _add_forest(graph: GraphBuilder, matrix: str, model: Any) -> str:
     members = getattr(model, "estimators_", [model])
     classifier = hasattr(model, "classes_")
-    found = trees.sklearn_trees(members, classifier=classifier)
+    trees_read = trees.sklearn_trees(members, classifier=classifier)
     count = len(model.classes_) if classifier else 1
-    sums = trees.add_ensemble(graph, matrix, found, base=[0.0] * count)
+    sums = trees.add_ensemble(graph, matrix, trees_read, base=[0.0] * count)
     # divided last, as in memory: a tie of the votes stays exactly one half
     return sums if len(members) == 1 else graph.node("Div", [sums, float(len(members))])
 
 
 def _add_histograms(graph: GraphBuilder, matrix: str, model: Any, *, double: bool) -> str:
-    found, outputs, base = histogram_trees(model, double=double)
-    sums = trees.add_ensemble(graph, matrix, found, outputs=outputs, base=base, double=double)
+    trees_read, outputs, base = histogram_trees(model, double=double)
+    sums = trees.add_ensemble(graph, matrix, trees_read, outputs=outputs, base=base, double=double)
     return graph.node("Exp", [sums]) if link_of(model) == "log" else sums
 
 
@@ -293,7 +295,7 @@ def add_sklearn(
     except Exception as error:
         raise ModelError(f"a {type(model).__name__} cannot be exported to ONNX: {first_line(error)}") from error
     outputs = graph.inline(proto, {"X": matrix})
-    first, last = (outputs[proto.graph.output[place].name] for place in (0, -1))
+    first, last = (outputs[proto.graph.output[index].name] for index in (0, -1))
     return last, first
 
 
@@ -393,7 +395,7 @@ def categories_of(model: Any) -> list[Categories]:
     encoder = model._preprocessor.named_transformers_["encoder"]
     places = np.flatnonzero(flags).tolist()
     return [
-        Categories(place, tuple(values.tolist())) for place, values in zip(places, encoder.categories_, strict=True)
+        Categories(column, tuple(values.tolist())) for column, values in zip(places, encoder.categories_, strict=True)
     ]
 
 
@@ -403,12 +405,12 @@ def histogram_trees(model: Any, *, double: bool = False) -> tuple[list[Tree], li
     A row without a value, and one with a category that training did not see, goes where its split sends missing
     values.
     """
-    found = categories_of(model)
+    categories = categories_of(model)
     flags = np.zeros(model.n_features_in_, dtype=bool)
-    flags[[one.column for one in found]] = True
+    flags[[category.column for category in categories]] = True
     # scikit-learn puts the categorical columns first before it grows trees
     order = [*np.flatnonzero(flags).tolist(), *np.flatnonzero(~flags).tolist()]
-    kinds = dict(enumerate(found))
+    kinds = dict(enumerate(categories))
     trees, outputs = [], []
     for rounds in model._predictors:
         for output, predictor in enumerate(rounds):

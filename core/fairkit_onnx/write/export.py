@@ -155,10 +155,10 @@ def settings_of(table: Table) -> dict[str, Any]:
 
 def embed_settings(proto: onnx.ModelProto, settings: Mapping[str, Any]) -> None:
     """Write settings into the metadata entry ``fairkit``, in place of what was there."""
-    kept = [(entry.key, entry.value) for entry in proto.metadata_props if entry.key != METADATA_KEY]
+    entries = [(entry.key, entry.value) for entry in proto.metadata_props if entry.key != METADATA_KEY]
     text = json.dumps(dict(settings), sort_keys=True, ensure_ascii=False, allow_nan=False)
     del proto.metadata_props[:]
-    for key, value in [*kept, (METADATA_KEY, text)]:
+    for key, value in [*entries, (METADATA_KEY, text)]:
         entry = proto.metadata_props.add()
         entry.key, entry.value = key, value
 
@@ -197,9 +197,9 @@ def check_parity(
 
 def runner_of(model: FittedModel, proto: onnx.ModelProto) -> Runner:
     """Return an exported graph's runner on raw columns: the model's own, else one column for each input."""
-    own = model.runner(proto) if isinstance(model, RunsItself) else None
-    if own is not None:
-        return own
+    runner = model.runner(proto) if isinstance(model, RunsItself) else None
+    if runner is not None:
+        return runner
     session = open_session(proto)
     return lambda columns: run_columns(session, columns)
 
@@ -222,7 +222,7 @@ def run_columns(
         if entry.name == "u" and "u" not in columns:
             feeds["u"] = np.zeros((rows, 1), np.float32) if u is None else as_input(u, entry.type)
         elif entry.name in lists and entry.name not in columns:
-            cells = [as_input(columns[place], entry.type) for place in lists[entry.name]]
+            cells = [as_input(columns[index], entry.type) for index in lists[entry.name]]
             feeds[entry.name] = np.concatenate(cells, axis=1)
         else:
             feeds[entry.name] = as_input(columns[entry.name], entry.type)
@@ -290,8 +290,8 @@ class BaseModel:
         return scores
 
     def _scores_of(self, part: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
-        found = self._scorer.predict(part)
-        score = found.decision if self.head.kind == "label" else found.score
+        prediction = self._scorer.predict(part)
+        score = prediction.decision if self.head.kind == "label" else prediction.score
         if score is None:
             raise ModelError(f"{self.model.name} gives no score")
         return score.astype(np.float32)
@@ -321,9 +321,9 @@ class BaseModel:
         if batch := self.model.batch:
             for entry in composed.graph.input:
                 entry.type.tensor_type.shape.dim[0].dim_value = batch
-        kept = [entry for entry in composed.graph.output if entry.name in COMPOSED]
+        outputs = [entry for entry in composed.graph.output if entry.name in COMPOSED]
         del composed.graph.output[:]
-        composed.graph.output.extend(kept)
+        composed.graph.output.extend(outputs)
         return composed
 
     def feeds(self, columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

@@ -52,7 +52,7 @@ class GraphWriter:
         """Add a node with several outputs and return their names."""
         from onnx import helper
 
-        given = [one if isinstance(one, str) else self.constant([[one]]) for one in inputs]
+        given = [item if isinstance(item, str) else self.constant([[item]]) for item in inputs]
         name = self._fresh(op)
         names = [name if index == 0 else f"{name}/{index}" for index in range(outputs)]
         self._nodes.append(helper.make_node(op, given, names, name=name, domain=domain, **attributes))
@@ -136,10 +136,10 @@ class GraphBuilder(GraphWriter):
         prefix = self._fresh("inner") + "/"
         names = {name: prefix + name for name in _values_of(model.graph)} | dict(feeds) | {"": ""}
         for tensor in model.graph.initializer:
-            kept = type(tensor)()
-            kept.CopyFrom(tensor)
-            kept.name = names[tensor.name]
-            self._initializers.append(kept)
+            copied = type(tensor)()
+            copied.CopyFrom(tensor)
+            copied.name = names[tensor.name]
+            self._initializers.append(copied)
         for node in model.graph.node:
             moved = type(node)()
             moved.CopyFrom(node)

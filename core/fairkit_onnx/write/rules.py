@@ -161,9 +161,9 @@ def learn_keys(columns: Mapping[str, NDArray[Any]], groups: Groups) -> GroupKeys
 
 def _learn_column(name: str, values: NDArray[Any], edges: tuple[float, ...] | None) -> GroupColumn:
     cells = set(values.tolist()) if values.dtype.kind in "OUS" else set()
-    known = {cell for cell in cells if isinstance(cell, str)}
-    if known:
-        return GroupColumn(name=name, keys=tuple(sorted(known)), missing=len(known) < len(cells))
+    texts = {cell for cell in cells if isinstance(cell, str)}
+    if texts:
+        return GroupColumn(name=name, keys=tuple(sorted(texts)), missing=len(texts) < len(cells))
     numbers = as_float32(values, name)
     missing = bool(np.isnan(numbers).any())
     if edges is not None:
@@ -329,8 +329,8 @@ def _number_codes(graph: GraphBuilder, column: GroupColumn) -> str:
     counted = graph.node("MatMul", [graph.node("Cast", [hits], to=_FLOAT), graph.constant(weights.reshape(-1, 1))])
     places = graph.node("Add", [counted, start])
     missing = graph.constant([[float(column.size) if column.missing else 0.0]])
-    known = graph.node("Where", [graph.node("IsNaN", [cells]), missing, places])
-    return graph.node("Cast", [known], to=_INT64)
+    codes = graph.node("Where", [graph.node("IsNaN", [cells]), missing, places])
+    return graph.node("Cast", [codes], to=_INT64)
 
 
 # Step functions of a number, one for each group, as one tree of a graph.

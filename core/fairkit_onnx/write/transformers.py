@@ -83,8 +83,8 @@ def add_transformers(
 
 def side_by_side(graph: GraphBuilder, last: Any, source: StepInput, *, double: bool) -> str:
     """Add the inputs as one matrix; texts become the codes of an estimator that has codes for them."""
-    found = histograms.categories_of(last) if type(last).__name__ in histograms.NAMES else []
-    codes = {one.column: one for one in found if one.is_text}
+    categories = histograms.categories_of(last) if type(last).__name__ in histograms.NAMES else []
+    codes = {category.column: category for category in categories if category.is_text}
     dtype = np.float64 if double else np.float32
     parts = []
     for column, (name, kind) in enumerate(source.kinds.items()):
@@ -99,8 +99,8 @@ def side_by_side(graph: GraphBuilder, last: Any, source: StepInput, *, double: b
 
 def refuse_codes_of_texts(last: Any) -> None:
     """Refuse categories that are text behind other steps: between steps a graph has one matrix of numbers."""
-    found = histograms.categories_of(last) if type(last).__name__ in histograms.NAMES else []
-    if any(one.is_text for one in found):
+    categories = histograms.categories_of(last) if type(last).__name__ in histograms.NAMES else []
+    if any(category.is_text for category in categories):
         raise ModelError(
             f"the {type(last).__name__} reads text from the steps before it; put an OrdinalEncoder before it and name "
             "its columns by `categorical_features`, or give the estimator the raw columns"
@@ -110,8 +110,10 @@ def refuse_codes_of_texts(last: Any) -> None:
 def _for_files(step: Any) -> Any:
     """Return a step as a converter takes it: dense, and with empty text where a category is missing, as in files."""
     inner = _inner_steps([step])
-    odd = [one for one in inner if any(map(absent, np.concatenate([*getattr(one, "categories_", ()), [0]]).tolist()))]
-    sparse = [one for one in inner if getattr(one, "encode", "") == "onehot"]
+    odd = [
+        step for step in inner if any(map(absent, np.concatenate([*getattr(step, "categories_", ()), [0]]).tolist()))
+    ]
+    sparse = [step for step in inner if getattr(step, "encode", "") == "onehot"]
     if not odd and not sparse:
         return step
     step = deepcopy(step)
@@ -120,7 +122,7 @@ def _for_files(step: Any) -> Any:
             inner_step.encode = "onehot-dense"
         if hasattr(inner_step, "categories_"):
             inner_step.categories_ = [
-                np.array(["" if absent(one) else one for one in old], old.dtype) if old.dtype.kind == "O" else old
+                np.array(["" if absent(value) else value for value in old], old.dtype) if old.dtype.kind == "O" else old
                 for old in inner_step.categories_
             ]
     return step
@@ -152,9 +154,9 @@ def _set_locale(proto: onnx.ModelProto) -> None:
         if "locale" not in str(error):
             return  # the comparison with the pipeline says what it is
         for node in normalizers:
-            kept = [attribute for attribute in node.attribute if attribute.name != "locale"]
+            attributes = [attribute for attribute in node.attribute if attribute.name != "locale"]
             del node.attribute[:]
-            node.attribute.extend([*kept, helper.make_attribute("locale", "C.UTF-8")])
+            node.attribute.extend([*attributes, helper.make_attribute("locale", "C.UTF-8")])
 
 
 def _inner_steps(steps: Sequence[Any]) -> list[Any]:
@@ -177,7 +179,7 @@ def _declare_imputer(operator: Any) -> None:
     """Declare the output: texts, or numbers of double precision unless all inputs are single."""
     from skl2onnx.common import data_types
 
-    model, kinds = operator.raw_operator, {type(one.type) for one in operator.inputs}
+    model, kinds = operator.raw_operator, {type(entry.type) for entry in operator.inputs}
     text, single = data_types.StringTensorType, data_types.FloatTensorType
     if text in kinds and len(kinds) > 1:
         raise RuntimeError("a SimpleImputer over texts and numbers together; give each kind one of its own")
@@ -213,13 +215,13 @@ def _convert_imputer(scope: Any, operator: Any, container: Any) -> None:
             container.add_initializer(name, None, None, numpy_helper.from_array(array, name))
         return str(name)
 
-    cells = [one.full_name if text else node("Cast", [one.full_name], to=kind) for one in operator.inputs]
+    cells = [entry.full_name if text else node("Cast", [entry.full_name], to=kind) for entry in operator.inputs]
     matrix = cells[0] if len(cells) == 1 else node("Concat", cells, axis=1)
     sentinel = model.missing_values
     if text:
         keys = {"keys_strings": [sentinel if isinstance(sentinel, str) else ""], "values_int64s": [1]}
-        found = node("LabelEncoder", [matrix], op_domain="ai.onnx.ml", op_version=2, default_int64=0, **keys)
-        missing = node("Cast", [found], to=TensorProto.BOOL)
+        encoded = node("LabelEncoder", [matrix], op_domain="ai.onnx.ml", op_version=2, default_int64=0, **keys)
+        missing = node("Cast", [encoded], to=TensorProto.BOOL)
     elif sentinel is None or sentinel != sentinel:  # noqa: PLR0124 -- NaN
         missing = node("IsNaN", [matrix])
     else:
@@ -227,6 +229,6 @@ def _convert_imputer(scope: Any, operator: Any, container: Any) -> None:
     values = np.array([model.statistics_], dtype)
     filled = node("Gather", [node("Where", [missing, constant(values), matrix]), constant(_kept(model))], axis=1)
     if model.add_indicator:
-        told = node("Gather", [missing, constant(model.indicator_.features_)], axis=1)
-        filled = node("Concat", [filled, node("Cast", [told], to=kind)], axis=1)
+        indicators = node("Gather", [missing, constant(model.indicator_.features_)], axis=1)
+        filled = node("Concat", [filled, node("Cast", [indicators], to=kind)], axis=1)
     container.add_node("Identity", [filled], [output.full_name], name=scope.get_unique_operator_name("Identity"))

@@ -109,10 +109,10 @@ def xgboost_trees(booster: Any, *, rounds: int | None = None) -> tuple[list[Tree
     outputs = [int(code) for code in content["tree_info"]]
     records = content["trees"]
     if rounds is not None:
-        kept = int(content["iteration_indptr"][rounds])
-        records, outputs = records[:kept], outputs[:kept]
+        rounds_kept = int(content["iteration_indptr"][rounds])
+        records, outputs = records[:rounds_kept], outputs[:rounds_kept]
     base = json.loads(str(model["learner_model_param"]["base_score"]))
-    values = [float(one) for one in (base if isinstance(base, list) else [base])]
+    values = [float(number) for number in (base if isinstance(base, list) else [base])]
     margins = [_margin(value, model["objective"]["name"]) for value in values]
     return [_xgboost_tree(record) for record in records], outputs, margins
 

@@ -202,11 +202,11 @@ def frontier(
             "objective": aim.told(),
             **({"audited": {auditor: str(setup.parameters[auditor])}} if auditor else {}),
         }
-        kept = State(None if state is None else Path(state), about)
-        runner = Runner(setup, kept, running, progress)
+        state_file = State(None if state is None else Path(state), about)
+        runner = Runner(setup, state_file, running, progress)
         points = runner.everything(sweeps, budget, axes)
         _check_axes(points, axes)
-        result = _result(running, points, axes, choice or Choice(), test_data, kept, runner.setup, progress)
+        result = _result(running, points, axes, choice or Choice(), test_data, state_file, runner.setup, progress)
         if repeats > 1:
             again = _again(result, runner.setup, running, repeats, progress)
             result = dataclasses.replace(result, repeats=again)
@@ -218,19 +218,19 @@ def _again(
 ) -> dict[int, tuple[tuple[float, float], ...]]:
     """Train the points of the front again; return by point its axes over the trainings, where they are known."""
     places = sorted({*result.front, *([] if result.chosen is None else [result.chosen])})
-    jobs = [Family(((result.points[place].plugin, result.points[place].parameters),)) for place in places]
-    axes_by_point: dict[int, list[tuple[float, float]]] = {place: [] for place in places}
+    jobs = [Family(((result.points[index].plugin, result.points[index].parameters),)) for index in places]
+    axes_by_point: dict[int, list[tuple[float, float]]] = {index: [] for index in places}
     for turn in range(repeats):
-        trained: Sequence[Point] = [result.points[place] for place in places]
+        trained: Sequence[Point] = [result.points[index] for index in places]
         if turn:
             run = dataclasses.replace(setup.run, seed=setup.run.seed + turn)
-            other = dataclasses.replace(setup, table=drawn_anew(setup.table, run.seed), run=run)
-            trained = Runner(other, State(None, {}), engine, progress).points(jobs)
+            setup_again = dataclasses.replace(setup, table=drawn_anew(setup.table, run.seed), run=run)
+            trained = Runner(setup_again, State(None, {}), engine, progress).points(jobs)
         for place, point in zip(places, trained, strict=True):
             axes = result.axes(point)
             if axes is not None:
                 axes_by_point[place].append((axes[0].value, axes[1].value))
-    return {place: tuple(values) for place, values in axes_by_point.items()}
+    return {index: tuple(values) for index, values in axes_by_point.items()}
 
 
 def _check(sweep: Sweep, objective: Objective) -> None:
@@ -252,9 +252,9 @@ def own_auditor(disparity: str | None) -> str | None:
     metrics, _ = plugins.installed_metrics()
     if disparity in {f"{metric.name}_difference" for metric in metrics}:
         return None
-    for found in plugins.find():
+    for info in plugins.find():
         with suppress(PluginError):
-            for cls in plugins.load(found.name).auditors:
+            for cls in plugins.load(info.name).auditors:
                 if cls.name != "group" and disparity in cls.headlines:
                     return cls.name
     return None
@@ -273,10 +273,10 @@ def _axes(
 
 
 def _check_axes(points: Sequence[Point], axes: tuple[str, str]) -> None:
-    known = {name for point in points for name in point.measures}
+    measures = {name for point in points for name in point.measures}
     for name in axes:
-        if known and name not in known:
-            raise ParameterError(f"no point has the metric {name!r}. {did_you_mean(name, known, what='metrics')}")
+        if measures and name not in measures:
+            raise ParameterError(f"no point has the metric {name!r}. {did_you_mean(name, measures, what='metrics')}")
 
 
 def _tested(
@@ -323,7 +323,7 @@ def _result(
     failed = sum(point.status == "failed" for point in points)
     notes = [*([CONSTANT] if constant else []), *([remark] if remark else [])]
     if moved:
-        named = ", ".join(points[place].name for place in moved[:5]) + (", ..." if len(moved) > 5 else "")
+        named = ", ".join(points[index].name for index in moved[:5]) + (", ..." if len(moved) > 5 else "")
         notes.append(
             f"{len(moved)} of {len(points)} points do not keep the selection rate of the baseline, and are picked "
             f"after all others: {named}."
@@ -423,13 +423,13 @@ def pareto(points: Sequence[Point], axes: tuple[str, str]) -> list[int]:
     `points`: those without both measures are passed over; `axes`: names of the disparity (smaller is better) and of the
     performance (as its metric says).
     """
-    known = [(i, *_scores(point, axes)) for i, point in enumerate(points) if _scores(point, axes)]
-    known.sort(key=lambda one: (one[1], -one[2], one[0]))
+    scored = [(i, *_scores(point, axes)) for i, point in enumerate(points) if _scores(point, axes)]
+    scored.sort(key=lambda point: (point[1], -point[2], point[0]))
     front: list[int] = []
     best = float("-inf")
-    for place, _, performance in known:
+    for index, _, performance in scored:
         if performance > best:
-            front.append(place)
+            front.append(index)
             best = performance
     return front
 
@@ -495,9 +495,9 @@ def pick(
         a = choice.alpha
         return max(scored, key=lambda i: (a * scored[i][1] + (1 - a) * (1 - scored[i][0]), -i)), ""
     chances = {i: chance(points[i], axes[0], choice, rows) or 0.0 for i in scored}
-    kept = [i for i in scored if chances[i] >= choice.sure]
-    if kept:
-        return max(kept, key=lambda i: (scored[i][1], -scored[i][0], -i)), ""
+    sure = [i for i in scored if chances[i] >= choice.sure]
+    if sure:
+        return max(sure, key=lambda i: (scored[i][1], -scored[i][0], -i)), ""
     surest = max(scored, key=lambda i: (round(chances[i], 6), -scored[i][0], scored[i][1], -i))
     return (
         surest,

@@ -96,12 +96,13 @@ class State:
             raise DataError(f"{path}: not the state of a frontier (at {where}); {advice}")
         if record["digest"] != _digest(record):
             raise DataError(f"{path} was changed after fairkit wrote it; {advice}")
-        other = [key for key, value in self.about.items() if record["about"].get(key) != value]
-        if other:
+        differing = [key for key, value in self.about.items() if record["about"].get(key) != value]
+        if differing:
             raise DataError(
-                f"{path} holds points of another run: {', '.join(other)} differ{'s' * (len(other) == 1)}; {advice}"
+                f"{path} holds points of another run: {', '.join(differing)} differ{'s' * (len(differing) == 1)}; "
+                f"{advice}"
             )
-        points = [Point.from_dict(one) for one in record["points"]]
+        points = [Point.from_dict(entry) for entry in record["points"]]
         self.points = {point.key: point for point in points}
         self._unchecked = set(self.points)
 
@@ -140,7 +141,7 @@ class State:
             record: dict[str, Any] = {
                 "schema": STATE_SCHEMA,
                 "about": self.about,
-                "points": [one.to_dict() for one in self.points.values()],
+                "points": [point.to_dict() for point in self.points.values()],
             }
             record["digest"] = _digest(record)
             write_atomic(self.path, json_text(record, indent=1) + "\n")
@@ -159,8 +160,8 @@ class State:
 
 def _digest(record: Mapping[str, Any]) -> str:
     """Return the SHA-256 of what the file says, its own digest apart."""
-    told = [record["schema"], record["about"], record["points"]]
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+    content = [record["schema"], record["about"], record["points"]]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _same(one: Mapping[str, Measure], other: Mapping[str, Measure]) -> bool:
@@ -186,8 +187,8 @@ RECORD_SCHEMA = "fairkit.frontier/1"
 class Frontier(Tabular, Saved):
     """All points with the front among them, and the chosen one on test rows."""
 
-    performance: str  # the names of the two axes: `accuracy`, `demographic_parity_difference:sex`
-    disparity: str  # the names of the two axes: `accuracy`, `demographic_parity_difference:sex`
+    performance: str  # the name of the vertical axis, such as `accuracy`
+    disparity: str  # of the horizontal one, such as `demographic_parity_difference:sex`
     points: tuple[Point, ...]  # in the order in which they were asked for; the first is the baseline
     front: tuple[int, ...]  # places of the points that no other one beats on both axes, by disparity
     chosen: int | None  # the picked point's place; None where no point is done
@@ -266,8 +267,8 @@ class Frontier(Tabular, Saved):
 
     def _repeated(self) -> list[dict[str, Any]]:
         return [
-            {"point": place, "disparity": [x for x, _ in values], "performance": [y for _, y in values]}
-            for place, values in self.repeats.items()
+            {"point": index, "disparity": [x for x, _ in values], "performance": [y for _, y in values]}
+            for index, values in self.repeats.items()
         ]
 
 
@@ -287,8 +288,8 @@ class Measure:
 class Point:
     """One training."""
 
-    plugin: str  # what was tried; the plugin `baseline` is the learner without mitigation
-    parameters: Mapping[str, Any]  # what was tried; the plugin `baseline` is the learner without mitigation
+    plugin: str  # `baseline` is the learner without mitigation
+    parameters: Mapping[str, Any]  # what it was given
     status: Literal["done", "failed"]  # `done`, or `failed` with the reason in `error`
     error: str = ""
     measures: Mapping[str, Measure] = field(default_factory=dict)
@@ -343,8 +344,8 @@ class Point:
 def point_key(plugin: str, parameters: Mapping[str, Any], family: str = "") -> str:
     """Return a digest of what a point tries; ``"0.5"`` and 0.5 are the same."""
     plain = {key: str(value) for key, value in sorted(parameters.items())}
-    told: list[Any] = [plugin, plain, family] if family else [plugin, plain]
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:24]
+    parts: list[Any] = [plugin, plain, family] if family else [plugin, plain]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]
 
 
 def measures_of(report: Report) -> dict[str, Measure]:

@@ -121,9 +121,9 @@ def train(setup: Setup, job: Job) -> Trained:
     try:
         return _trained(setup, [job])[0]
     except Exception as error:
-        told = str(error) if isinstance(error, FairkitError) else f"{type(error).__name__}: {error}"
+        reason = str(error) if isinstance(error, FairkitError) else f"{type(error).__name__}: {error}"
         seconds = time.perf_counter() - started
-        return Point(plugin=job[0], parameters=job[1], status="failed", error=told, seconds=seconds), None
+        return Point(plugin=job[0], parameters=job[1], status="failed", error=reason, seconds=seconds), None
 
 
 def train_family(family: Family, setup: Setup) -> list[Trained]:
@@ -256,8 +256,8 @@ class Runner:
     def points(self, families: Sequence[Family]) -> list[Point]:
         """Return the points of some families, in their order."""
         missing = list({part.name: part for family in families for part in self._missing(family)}.values())
-        asked = sum(len(family.jobs) for family in families)
-        self.finished += asked - sum(len(family.jobs) for family in missing)
+        total = sum(len(family.jobs) for family in families)
+        self.finished += total - sum(len(family.jobs) for family in missing)
         self._tell()
         # the largest first, so that none is left alone at the end
         queue = sorted(missing, key=lambda family: len(family.jobs), reverse=True)

@@ -63,8 +63,8 @@ def find_mitigator(plugin: str | type[Mitigator]) -> type[Mitigator]:
 
 def plugins_of(methods: Iterable[str]) -> list[plugins.Plugin]:
     """Return the plugins of methods, where they are installed."""
-    known = {found.name for found in plugins.find()}
-    return [plugins.load(name) for name in methods if name in known]
+    installed = {info.name for info in plugins.find()}
+    return [plugins.load(name) for name in methods if name in installed]
 
 
 def base_model(method: Mitigator, model: Any, options: ModelOptions | None = None) -> OnnxModel | None:
@@ -187,15 +187,15 @@ def people_of(table: Table, before: Array, after: Array, objective: Objective, c
         Move(
             sensitive=split,
             group=name,
-            size=int((own := groups.codes == code).sum()),
-            to_favorable=float(np.maximum(after - before, 0)[own].sum()),
-            to_unfavorable=float(np.maximum(before - after, 0)[own].sum()),
+            size=int((members := groups.codes == code).sum()),
+            to_favorable=float(np.maximum(after - before, 0)[members].sum()),
+            to_unfavorable=float(np.maximum(before - after, 0)[members].sum()),
         )
         for split, groups in table.groups.items()
         for code, name in enumerate(groups.names)
     ]
-    (first, one), (last, two) = (objective.measure(table, each) for each in (before, after))
-    apart = two - one
+    (first, pull_before), (last, pull_after) = (objective.measure(table, each) for each in (before, after))
+    apart = pull_after - pull_before
     error = float(np.sqrt((weights**2 * apart**2).sum()) / weights.sum())
     reach = NormalDist().inv_cdf(0.5 + confidence / 2) * error
     whole = pair(np.ones(len(table), dtype=bool))
@@ -272,11 +272,11 @@ def stratified(strata: NDArray[np.int64], share: float, rng: np.random.Generator
 
     A stratum of one row keeps it out of the mask.
     """
-    held = np.zeros(len(strata), dtype=bool)
+    in_stratum = np.zeros(len(strata), dtype=bool)
     for stratum in np.unique(strata):
         places = rng.permutation(np.flatnonzero(strata == stratum))
-        held[places[: min(len(places) - 1, round(share * len(places)))]] = True
-    return held
+        in_stratum[places[: min(len(places) - 1, round(share * len(places)))]] = True
+    return in_stratum
 
 
 def strata_of(codes: Iterable[NDArray[Any]], rows: int) -> NDArray[np.int64]:
@@ -309,7 +309,7 @@ class Repeated:
     """One number over several trainings."""
 
     metric: str  # as in the finding
-    sensitive: str | None  # as in the finding
+    sensitive: str | None
     values: tuple[float, ...]  # the saved model's first, then those of the models trained again
 
     @property
@@ -393,8 +393,8 @@ def check_policy(rules: Sequence[Rule], data: Dataset) -> None:
             )
         _check_range(rule)
     for index, one in enumerate(rules):
-        for other in rules[index + 1 :]:
-            _check_pair(one, other)
+        for later in rules[index + 1 :]:
+            _check_pair(one, later)
 
 
 def _check_range(rule: Rule) -> None:

@@ -48,9 +48,9 @@ BEFORE, AFTER = "before", "after"
 class Learned:
     """A fitted model, and what it is measured with."""
 
-    fitted: FittedModel  # the model, its file, and the file of the model before
-    model: OnnxModel  # the model, its file, and the file of the model before
-    baseline: OnnxModel  # the model, its file, and the file of the model before
+    fitted: FittedModel  # in memory
+    model: OnnxModel  # its file
+    baseline: OnnxModel  # the file of the model before
     table: Table  # the training rows
     test: Dataset  # rows to audit on
     compared: Dataset  # those of them on which before and after are compared row by row
@@ -256,7 +256,7 @@ def gives_up(table: Table, before: Report, after: Report) -> tuple[str, ...]:
 
     That is the balanced accuracy above one half, on the test rows, where the model before is surely above it.
     """
-    first, last = (_overall(one, "balanced_accuracy") for one in (before, after))
+    first, last = (_overall(report, "balanced_accuracy") for report in (before, after))
     if table.task != "binary" or first is None or last is None or first[1] is None or first[1][0] <= _EVEN:
         return ()
     if last[0] - _EVEN >= _HALF * (first[0] - _EVEN):
@@ -318,15 +318,15 @@ def sensitive_inputs(model: OnnxModel, table: Table) -> tuple[str, ...]:
 
 def worsened(changes: Sequence[Change]) -> list[Change]:
     """Return the disparities that got significantly worse, the largest increase first, none under two names."""
-    found = [
+    worse = [
         change
         for change in changes
         if change.outcome == "worse" and change.sensitive is not None and change.group is None
     ]
-    names = {(one.metric, one.sensitive) for one in found}
-    own = field_names(installed_metrics()[0])
-    kept = [one for one in found if (own.get(one.metric), one.sensitive) not in names]
-    return sorted(kept, key=lambda one: -abs(one.difference or 0.0))
+    names = {(change.metric, change.sensitive) for change in worse}
+    fields = field_names(installed_metrics()[0])
+    changes_kept = [change for change in worse if (fields.get(change.metric), change.sensitive) not in names]
+    return sorted(changes_kept, key=lambda change: -abs(change.difference or 0.0))
 
 
 def decisions_told(randomized: bool, reads: Sequence[str]) -> str:
@@ -350,7 +350,7 @@ def record(randomized: bool, reads: Sequence[str], changes: Sequence[Change]) ->
     """Return this as plain JSON values."""
     return {
         "decisions": {"randomized": randomized, "reads": list(reads)},
-        "worsened": [one.to_dict() for one in worsened(changes)],
+        "worsened": [change.to_dict() for change in worsened(changes)],
     }
 
 
@@ -368,11 +368,11 @@ def check_leak(train: Table, test: Table) -> None:
     """
     if len(test) == 0 or len(train) == 0:
         return
-    seen, held = Counter(_rows(train)), list(_rows(test))
+    seen, test_rows = Counter(_rows(train)), list(_rows(test))
     usual = _repeated(seen) / len(train)
     most = usual + _MORE * (1 - usual)
-    _check_copies(held, len(train), most)
-    copies = sum(row in seen for row in held)
+    _check_copies(test_rows, len(train), most)
+    copies = sum(row in seen for row in test_rows)
     if copies / len(test) > most:
         raise DataError(
             f"{copies:,} of the {len(test):,} test rows are also training rows, where chance would give about "
@@ -385,7 +385,7 @@ def _check_copies(held: Sequence[tuple[object, ...]], size: int, most: float) ->
     """Refuse test rows of which more are there several times than of as many training rows."""
     some = held
     if len(held) > size:  # among more rows more people are alike
-        some = [held[place] for place in np.random.default_rng(0).choice(len(held), size, replace=False)]
+        some = [held[index] for index in np.random.default_rng(0).choice(len(held), size, replace=False)]
     copies = _repeated(Counter(some))
     if copies / len(some) > most:
         raise DataError(

@@ -149,7 +149,7 @@ class MitigationResult(Shown):
     def __str__(self) -> str:
         """Return the line, and one for each number that is significantly better or worse."""
         changed = [change for change in self.changes if change.group is None and change.outcome in ("better", "worse")]
-        return "\n".join([repr(self), *(str(one) for one in changed if "class" not in one.parameters)])
+        return "\n".join([repr(self), *(str(change) for change in changed if "class" not in change.parameters)])
 
     @property
     def sha256(self) -> str:
@@ -383,9 +383,9 @@ def _people(learned: Learned, run: Run, confidence: float) -> People | None:
         before = BaseModel(learned.baseline, table, ModelOptions(task="binary")).decisions(table.columns)
     except ModelError:  # a base that draws decisions by chance
         return None
-    found = learned.fitted.predict(table.columns)
-    after = found.decision_probability
-    after = (found.score >= _HALF).astype(float) if after is None else after
+    prediction = learned.fitted.predict(table.columns)
+    after = prediction.decision_probability
+    after = (prediction.score >= _HALF).astype(float) if after is None else after
     return people_of(table, before, after, run.objective, confidence)
 
 
@@ -422,8 +422,8 @@ def _repeated(
         again, options = OnnxModel(content, "again", sandbox=foreign(base)), ModelOptions(task=table.task)
         return audit(again, learned.test, confidence=confidence, seed=seed, options=options, engine=engine)
 
-    found, notes = retrained(repeats, run.seed, learned.table, result.after, train)
-    return dataclasses.replace(result, repeats=found, notes=(*result.notes, *notes))
+    reports, notes = retrained(repeats, run.seed, learned.table, result.after, train)
+    return dataclasses.replace(result, repeats=reports, notes=(*result.notes, *notes))
 
 
 def _held_out(fitted: FittedModel, data: Dataset, table: Table, confidence: float) -> dict[str, Any]:

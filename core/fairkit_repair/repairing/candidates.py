@@ -96,7 +96,7 @@ def candidates(
                 f"the method {name!r} does not say that it can meet {wanted}; leave it out of `methods`, or "
                 "run it by itself without a policy"
             )
-    return sorted(usable, key=lambda one: (one.capability.trainings, one.capability.randomized))
+    return sorted(usable, key=lambda candidate: (candidate.capability.trainings, candidate.capability.randomized))
 
 
 def _common(margin: float) -> Trial:
@@ -114,10 +114,10 @@ def _within(cls: type[Mitigator], variants: Sequence[Trial], fixed: Mapping[str,
         family = f"{cls.name} {sorted(parity.settings.items())} {parity.randomized}"
         variants = [Trial.of(cls.with_values(wide), wide, parity, family, frozenset(fixed))]
     changed = []
-    for one, margin in itertools.product(variants, MARGINS[1:]):
-        values = {**one.parameters, "margin": margin, **fixed}
-        family = f"{one.family} {margin}"
-        changed.append(Trial.of(cls.with_values(values), values, one.capability, family, one.fixed))
+    for variant, margin in itertools.product(variants, MARGINS[1:]):
+        values = {**variant.parameters, "margin": margin, **fixed}
+        family = f"{variant.family} {margin}"
+        changed.append(Trial.of(cls.with_values(values), values, variant.capability, family, variant.fixed))
     return changed
 
 
@@ -134,12 +134,12 @@ def _of(
 ) -> list[Trial]:
     variants: list[Trial] = []
     for capability in cls.capabilities:
-        met = [one for one in limits if _is_between(one) and capability.meets(one.rule.metric)]
+        met = [limit for limit in limits if _is_between(limit) and capability.meets(limit.rule.metric)]
         chosen = {key: value for key, value in capability.settings.items() if key not in fixed}
         clash = any(str(fixed[key]) != str(value) for key, value in capability.settings.items() if key in fixed)
         if not met or clash:
             continue
-        limit = min(_difference(one, rate) for one in met)
+        limit = min(_difference(limit, rate) for limit in met)
         family = f"{cls.name} {sorted(chosen.items())} {capability.randomized}"
         for settings in capability.tries(limit):
             values = {**settings, **fixed}

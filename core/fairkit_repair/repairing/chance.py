@@ -153,14 +153,14 @@ class ByRates(Forecast):
         passed = np.ones(len(counts), dtype=bool)
         chances, values = {}, {}
         for limited in self.limits:
-            kept = self._kept(cells, counts, limited, rng)
-            passed &= kept
-            chances[limited.label] = float(kept.mean())
+            keep = self._kept(cells, counts, limited, rng)
+            passed &= keep
+            chances[limited.label] = float(keep.mean())
             rates = _rates(cells, limited, limited.split)
-            known = rates[:, np.isfinite(rates).all(axis=0)]
+            finite_rates = rates[:, np.isfinite(rates).all(axis=0)]
             lowest = limited.target.kind == "level" and not limited.rule.upper
             number = limited.target.value if not lowest else np.min
-            values[limited.label] = float(number(known)) if known.size else float("nan")
+            values[limited.label] = float(number(finite_rates)) if finite_rates.size else float("nan")
         right = np.where(cells.outcome > 0, cells.chance, 1 - cells.chance)
         return ChancePrediction(
             chance=float(passed.mean()),
@@ -214,7 +214,7 @@ class ByRates(Forecast):
     def equal(self, said: Array) -> tuple[Self, Array | None]:
         """Return decisions with the same rates in every group."""
         between = [limit for limit in self.limits if limit.target.kind in ("difference", "ratio")]
-        demographic = any(all(rate.over) for one in between for rate in one.target.rates)
+        demographic = any(all(rate.over) for limit in between for rate in limit.target.rates)
         equal = equal_decisions(self.planned, said, by_outcome=not demographic) if between else None
         return dataclasses.replace(self, limits=between), equal
 
@@ -250,10 +250,10 @@ def equal_decisions(planned: Planned, chance: Array, *, by_outcome: bool) -> Arr
     rank[order] = np.arange(len(key)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     rate = np.full(len(key), np.average(chance, weights=planned.weights))
     for outcome in (False, True):
-        own = (planned.outcome > 0) == outcome
-        if by_outcome and own.any():
-            weights = None if planned.weights is None else planned.weights[own]
-            rate[own] = np.average(chance[own], weights=weights)
+        of_outcome = (planned.outcome > 0) == outcome
+        if by_outcome and of_outcome.any():
+            weights = None if planned.weights is None else planned.weights[of_outcome]
+            rate[of_outcome] = np.average(chance[of_outcome], weights=weights)
     return np.asarray(np.clip(sizes[key] * rate - rank, 0.0, 1.0))
 
 
@@ -328,12 +328,12 @@ class Planned:
         codes = strata_of(both, length + rows)
         present, first, places = np.unique(codes[:length], return_index=True, return_inverse=True)
         at = np.searchsorted(present, codes[length:])
-        known = present[np.minimum(at, len(present) - 1)] == codes[length:]
+        is_present = present[np.minimum(at, len(present) - 1)] == codes[length:]
         return cls(
             atoms=places.ravel().astype(np.int64),
             members={name: split.codes[first] for name, split in groups.items()},
             names={name: split.names for name, split in groups.items()},
-            sizes=np.bincount(at[known], minlength=len(present)),
+            sizes=np.bincount(at[is_present], minlength=len(present)),
             outcome=outcome,
             weights=weights,
         )
@@ -357,9 +357,9 @@ class CalibrationCells:
     """Calibration rows counted by combination of groups, outcome and decision probability."""
 
     planned: Planned  # the rows that decisions will be judged on
-    atom: Codes  # of each kind of row, shape [M]
-    outcome: Array  # of each kind of row, shape [M]
-    chance: Array  # of each kind of row, shape [M]
+    atom: Codes  # a number for each kind of row, shape [M]
+    outcome: Array  # its outcome
+    chance: Array  # the chance that the model gives it
     count: Array  # rows (effective ones under weights) of each kind, shape [M]
     mass: Array  # the sum of the weights of each kind, shape [M]
     shrink: Array  # effective rows for each row, by combination of groups: 1 without weights, shape [A]
@@ -396,10 +396,10 @@ class CalibrationCells:
             else rng.standard_gamma((self.count + _PRIOR / 4) / REFITTED, size=counts.shape)
         )
         for atom in np.unique(self.atom):
-            own = self.atom == atom
-            share = gammas[:, own] / gammas[:, own].sum(axis=1, keepdims=True)
+            members = self.atom == atom
+            share = gammas[:, members] / gammas[:, members].sum(axis=1, keepdims=True)
             size = round(float(self.planned.sizes[atom] * self.shrink[atom]))
-            counts[:, own] = rng.multinomial(size, share)
+            counts[:, members] = rng.multinomial(size, share)
         return counts
 
     def totals(self, counts: Array, split: str | None) -> CellSums:
@@ -419,9 +419,9 @@ class CalibrationCells:
         """Return the addends of a row of each kind: 1, cells, products, powers of h by outcome, [M, 29]."""
         h, size = self.chance, len(self.count)
         cells = np.zeros((size, 4))
-        place = (2 * self.outcome).astype(np.int64)
-        cells[np.arange(size), place] = 1 - h
-        cells[np.arange(size), place + 1] = h
+        outcome_code = (2 * self.outcome).astype(np.int64)
+        cells[np.arange(size), outcome_code] = 1 - h
+        cells[np.arange(size), outcome_code + 1] = h
         products = cells[:, :, None] * cells[:, None, :]
         cubes = np.zeros((size, 2, 4))
         cubes[np.arange(size), self.outcome.astype(np.int64)] = np.stack([h**power for power in range(4)], axis=1)
@@ -468,15 +468,15 @@ def out_of_folds(
     for index in range(count):
         progress("out-of-fold models", index, count)
         inside = fold == index
-        found = answers(table.take(~inside), table.take(inside), inside)
-        whole = whole or [np.empty((len(table), *one.shape[1:])) for one in found]
-        for target, own in zip(whole, found, strict=True):
-            if own.shape[1:] != target.shape[1:]:
+        answer = answers(table.take(~inside), table.take(inside), inside)
+        whole = whole or [np.empty((len(table), *values.shape[1:])) for values in answer]
+        for target, part in zip(whole, answer, strict=True):
+            if part.shape[1:] != target.shape[1:]:
                 raise DataError(
                     f"{table.name}: a class has so few rows that training rows of a fold lack it; merge classes, or "
                     "add rows"
                 )
-            target[inside] = own
+            target[inside] = part
     return whole
 
 
@@ -496,8 +496,8 @@ def learner_scores(table: Table, fold: NDArray[np.int64], learner: str, run: Run
     """Return out-of-fold scores of a plain learner, and what it then says of the rows (see `said`)."""
 
     def answers(part: Table, held: Table, _: NDArray[np.bool_]) -> list[Array]:
-        own = fit_learner(learner, part, run).predict(held.columns)
-        return [own.score, said(own, table.task)]
+        answer = fit_learner(learner, part, run).predict(held.columns)
+        return [answer.score, said(answer, table.task)]
 
     scores, decisions = out_of_folds(table, fold, answers)
     return scores.astype(np.float32).astype(np.float64), decisions

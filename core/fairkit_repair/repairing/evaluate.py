@@ -150,8 +150,8 @@ class Bench:
 
         def repaired(part: Table, held: Table, _: NDArray[np.bool_]) -> list[Array]:
             # on the base's scores of rows that it was trained on
-            found = method.fit(part, run, model=self.base).predict(held.columns)
-            return [found.score if found.decision_probability is None else found.decision_probability]
+            prediction = method.fit(part, run, model=self.base).predict(held.columns)
+            return [prediction.score if prediction.decision_probability is None else prediction.decision_probability]
 
         together = family if len(family) > 1 and isinstance(method, TrainsTogether) else [method]
         at_half = np.ones(len(together), dtype=bool)
@@ -159,13 +159,16 @@ class Bench:
         def trained(part: Table, held: Table, _: NDArray[np.bool_]) -> list[Array]:
             several = len(together) > 1 and isinstance(method, TrainsTogether)
             models = method.fit_together(together, part, run) if several else [method.fit(part, run)]  # type: ignore[attr-defined]
-            found = [model.predict(held.columns) for model in models]
+            predictions = [model.predict(held.columns) for model in models]
             if self.table.task != "binary":
-                return [one.score for one in found]
-            answers = [said(one, "binary") for one in found]
-            for index, (one, decided) in enumerate(zip(found, answers, strict=True)):
+                return [prediction.score for prediction in predictions]
+            answers = [said(prediction, "binary") for prediction in predictions]
+            for index, (one, decided) in enumerate(zip(predictions, answers, strict=True)):
                 at_half[index] &= bool(np.array_equal(decided, one.score >= _HALF))
-            return [np.stack([one.score, decided], axis=1) for one, decided in zip(found, answers, strict=True)]
+            return [
+                np.stack([prediction.score, decided], axis=1)
+                for prediction, decided in zip(predictions, answers, strict=True)
+            ]
 
         if isinstance(method, PostProcessor):
             return out_of_folds(narrow(self.table), self.half, by_rule)
@@ -174,8 +177,8 @@ class Bench:
             if self.table.task != "binary":
                 return whole
             return [
-                self._with_threshold(one, answers, deterministic=bool(plain))
-                for one, answers, plain in zip(together, whole, at_half, strict=True)
+                self._with_threshold(method, answers, deterministic=bool(plain))
+                for method, answers, plain in zip(together, whole, at_half, strict=True)
             ]
         if self.fitted is not None and self.table.task == "ranking":
             return out_of_folds(self.table, self.fold, on_its_own_base)
@@ -231,8 +234,8 @@ def halves(scores: Array, table: Table, half: NDArray[np.int64], run: Run) -> Ar
     """Return decisions by one threshold for everybody, set on the other half of the rows."""
     decided = np.empty(len(scores))
     rule = CommonThreshold.with_values({"margin": MARGINS[1] if run.objective.bounds else 0.0})
-    for place in (0, 1):
-        inside = half == place
+    for side in (0, 1):
+        inside = half == side
         cut, _ = rule.learn(scores[~inside], table.take(~inside), run)
         decided[inside] = cut.probability(scores[inside], np.zeros(int(inside.sum()), dtype=np.int64))
     return decided
@@ -277,8 +280,8 @@ class ByAudits(Forecast):
     """Predicts the verdict on planned rows from predictions of the calibration rows."""
 
     few, draws, many = 60, 120, 300  # a chance of .95 has a standard error of .03, .02, .013
-    table: Table  # the calibration rows, as methods and as auditors are given them
-    batch: Batch  # the calibration rows, as methods and as auditors are given them
+    table: Table  # the calibration rows, as methods are given them
+    batch: Batch  # the same, as auditors are given them
     context: AuditContext
     whole: AuditContext
     auditor: Any  # what the auditor `group` is given for a verdict, the same with the performance, and the auditor
@@ -307,7 +310,7 @@ class ByAudits(Forecast):
             rules=rules,
             planned=planned,
             confidence=confidence,
-            scored=distances or any("score" in one.needs for one in ruled),
+            scored=distances or any("score" in rule.needs for rule in ruled),
             queries=queries,
         )
 
@@ -381,12 +384,14 @@ class ByAudits(Forecast):
         batch = _taken(self.batch, rows)
         if queries is not None:
             batch = dataclasses.replace(batch, queries=queries)
-        own = said[rows]
+        said_here = said[rows]
         if self.table.task == "multiclass":
-            told = Predictions(probabilities=own if self.scored else None, predicted=own.argmax(axis=1))
+            predictions = Predictions(
+                probabilities=said_here if self.scored else None, predicted=said_here.argmax(axis=1)
+            )
         else:
-            told = Predictions(score=own)
-        return list(self.auditor.findings(self.auditor.measure(batch, told, context), context))
+            predictions = Predictions(score=said_here)
+        return list(self.auditor.findings(self.auditor.measure(batch, predictions, context), context))
 
     def equal(self, said: Array) -> tuple[Self, Array | None]:
         """Return predictions without any disparity under the rules.
@@ -412,8 +417,8 @@ class ByAudits(Forecast):
             return np.asarray(self.table.target + residual[rng.permutation(len(said))])
         mixed = said.copy()
         for value in np.unique(self.table.target):
-            own = np.flatnonzero(self.table.target == value)
-            mixed[own] = said[rng.permutation(own)]
+            rows_here = np.flatnonzero(self.table.target == value)
+            mixed[rows_here] = said[rng.permutation(rows_here)]
         return mixed
 
     def splits(self) -> Iterable[str | None]:

@@ -128,9 +128,9 @@ def _planned(table: Table, tested: Table, splits: list[str]) -> Planned:
     """Return who the test rows are, in the training rows' groups."""
     codes = {}
     for name in splits:
-        mine, other = table.groups[name].names, tested.groups[name]
-        places = np.array([mine.index(one) if one in mine else len(mine) for one in other.names], np.int64)
-        codes[name] = places[other.codes]
+        mine, tested_groups = table.groups[name].names, tested.groups[name]
+        places = np.array([mine.index(name) if name in mine else len(mine) for name in tested_groups.names], np.int64)
+        codes[name] = places[tested_groups.codes]
     groups = {name: table.groups[name] for name in splits}
     return Planned.of(groups, table.target, table.weights, codes, len(tested))
 
@@ -175,8 +175,8 @@ def optimism_of(base: OnnxModel, table: Table, tested: Table, objective: Objecti
         mean, influence = objective.measure(rows, base_of(base, table).decisions(rows.columns))
         weights = rows.row_weights()
         parts.append((mean, float((weights**2 * influence**2).sum() / weights.sum() ** 2)))
-    (own, one), (fresh, two) = parts
-    return own - fresh if own - fresh > 2 * np.sqrt(one + two) else 0.0
+    (first, variance), (fresh, fresh_variance) = parts
+    return first - fresh if first - fresh > 2 * np.sqrt(variance + fresh_variance) else 0.0
 
 
 def _aimed(run: Run, decisions: Array, scores: Array, table: Table) -> Run:
@@ -204,8 +204,11 @@ def make_bench(table: Table, base: OnnxModel | None, run: Run, ends: float, test
             quiet = _aimed(quiet, decisions, scores, table)
             free = dataclasses.replace(quiet.objective, bounds=())
             if not free.is_plain and free.kind != "rate":  # the model before is set for the objective, too
-                own = dataclasses.replace(quiet, objective=free)
-                decisions, fitted = halves(scores, table, half, own), with_threshold(fitted, table, own, scores)
+                free_setup = dataclasses.replace(quiet, objective=free)
+                decisions, fitted = (
+                    halves(scores, table, half, free_setup),
+                    with_threshold(fitted, table, free_setup, scores),
+                )
     else:
         bound = base_of(base, table)
         scores = bound.scores(table.columns)
@@ -293,8 +296,8 @@ def power_of(forecast: Forecast, said: Array, seed: int) -> Power:
         return between.scaled(factor).predict(equal, rng, between.few, fixed_rates=True).chance
 
     now, small = at(1.0), between.small()
-    needed = None if now >= ENOUGH or small else between.needed(at)
-    rows = None if needed is None else two_digits(needed)
+    rows_needed = None if now >= ENOUGH or small else between.needed(at)
+    rows = None if rows_needed is None else two_digits(rows_needed)
     return Power(chance=now, rows=forecast.rows, needed=rows, small=small)
 
 

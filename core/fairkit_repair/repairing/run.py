@@ -185,9 +185,9 @@ def repair(
     limits = limits_of(policy, [split.name for split in data.roles.sensitive], of_rates=task == "binary")
     fixed = parameters or {}
     if task != "binary" and not candidates(limits, methods, fixed, 0.5, task):
-        asked = ", ".join(rule.metric for rule in policy)
+        metrics = ", ".join(rule.metric for rule in policy)
         raise DataError(
-            f"{data.name}: no installed method says that it can meet {asked} in a {task} task (`fairkit plugins "
+            f"{data.name}: no installed method says that it can meet {metrics} in a {task} task (`fairkit plugins "
             "show NAME` says what a method can meet)"
         )
     begun = time.monotonic()
@@ -236,7 +236,7 @@ def repair(
 
 def bounds_of(limits: Sequence[Limited], tested: Table) -> tuple[RateBound, ...]:
     """Return the limits on rates themselves, with the standard errors that they have on the test rows."""
-    found = []
+    result = []
     for one in limits:
         if one.target.kind not in ("level", "largest", "smallest") or len(one.target.rates) != 1:
             continue
@@ -245,13 +245,13 @@ def bounds_of(limits: Sequence[Limited], tested: Table) -> tuple[RateBound, ...]
         share = [float(np.average(tested.target > 0))]
         covered = sum(bool(rate.over[2 * y]) * (share[0] if y else 1 - share[0]) for y in (0, 1))
         error = float(np.sqrt(limit * (1 - limit) / max(min(sizes) * max(covered, 1e-9), 1.0))) if 0 < limit < 1 else 0
-        found.append(
+        result.append(
             RateBound(
                 metric=one.rule.metric, counted=rate.counted, over=rate.over, limit=limit, upper=one.rule.upper,
                 split=one.split, error=error,
             )
         )  # fmt: skip
-    return tuple(found)
+    return tuple(result)
 
 
 def _finished(
@@ -353,7 +353,7 @@ def _price(search: Study) -> list[str]:
     ]
     if not near or not search.reached:
         return []
-    best = max(near, key=lambda other: other.accuracy or 0.0)
+    best = max(near, key=lambda trial: trial.accuracy or 0.0)
     if (best.accuracy or 0.0) - (choice.accuracy or 0.0) < _MUCH:
         return []
     sure = math.floor(100 * (best.chance or 0.0)) / 100
@@ -369,10 +369,10 @@ def _of_missing(test: Dataset, told: Study, *, binary: bool) -> list[str]:
     missing = missing_of(test.profile, columns)
     if not missing:
         return []
-    known = "counts that in" if binary else "does not know that"
+    clause = "counts that in" if binary else "does not know that"
     return [
         f"{told_missing(missing, test.profile.rows)}: the verdict must hold whatever their groups are, and the "
-        f"predicted chance {known}."
+        f"predicted chance {clause}."
     ]
 
 
@@ -395,7 +395,7 @@ def _cost_of_determinism(search: Study) -> list[str]:
     ]  # fmt: skip
     if not drawn:
         return []
-    best = max(drawn, key=lambda one: one.accuracy or 0.0)
+    best = max(drawn, key=lambda trial: trial.accuracy or 0.0)
     loss = (best.accuracy or 0.0) - (search.choice.accuracy or 0.0)
     return [
         f"Without decisions drawn by chance the predicted {search.performance} is {abs(loss):.4f} "
@@ -415,8 +415,8 @@ class Looks(NamedTuple):
 
 def identity_of(search: Mapping[str, Any], method: Mapping[str, Any], seed: int, data: str) -> str:
     """Return a search's identity, as a digest: equal for searches that equal inputs make."""
-    told = {name: value for name, value in search.items() if not name.startswith("look")}
-    text = json.dumps([told, method, seed, data], sort_keys=True, default=str)
+    fields = {name: value for name, value in search.items() if not name.startswith("look")}
+    text = json.dumps([fields, method, seed, data], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 

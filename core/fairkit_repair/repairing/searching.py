@@ -46,7 +46,7 @@ def search(bench: Bench, forecast: Forecast, usable: Sequence[Trial], study: Stu
     if study.blind and not study.named:
         # as cheap as one training: before methods that take many
         tries = [unconstrained(learner_setting) for learner_setting in learner_settings(study.learner, bench.run.seed)]
-        position = sum(one.capability.trainings <= 1 for one in queue)
+        position = sum(candidate.capability.trainings <= 1 for candidate in queue)
         queue[position:position] = tries
     result: list[Trial] = []
     right = Against(bench)
@@ -87,8 +87,8 @@ def _refine_without_chance(
         return dataclasses.replace(one, status="left out", reason=BY_CHANCE) if drawn else one
 
     result[:] = map(without, result)
-    refine(result, sure, lambda one: without(measure(one)), left)
-    if any(may_be_picked(one) and (one.chance or 0.0) >= sure for one in result):
+    refine(result, sure, lambda trial: without(measure(trial)), left)
+    if any(may_be_picked(trial) and (trial.chance or 0.0) >= sure for trial in result):
         return
     for index, one in enumerate(result):
         if one.reason == BY_CHANCE and one.chance is not None:
@@ -105,7 +105,7 @@ def _left_out(candidate: Trial, result: Sequence[Trial], study: Study, bench: Be
         return "it cannot be set for the objective rate"
     if study.deterministic and way.randomized and way.trainings > 0:
         return BY_CHANCE
-    if study.deterministic is None and way.randomized and any(not one.randomized for one in _sure(result, study)):
+    if study.deterministic is None and way.randomized and any(not trial.randomized for trial in _sure(result, study)):
         return f"{BY_CHANCE}, and a rule that does not is sure enough"
     if why := _hopeless(candidate, result, study):
         return why
@@ -114,7 +114,7 @@ def _left_out(candidate: Trial, result: Sequence[Trial], study: Study, bench: Be
 
 
 def _sure(result: Sequence[Trial], study: Study) -> list[Trial]:
-    return [one for one in result if one.status != "left out" and (one.chance or 0.0) >= study.sure]
+    return [trial for trial in result if trial.status != "left out" and (trial.chance or 0.0) >= study.sure]
 
 
 def _hopeless(candidate: Trial, result: Sequence[Trial], study: Study) -> str:
@@ -122,13 +122,13 @@ def _hopeless(candidate: Trial, result: Sequence[Trial], study: Study) -> str:
     if candidate.capability.trainings > 0 and not (study.blind or study.named):
         if _sure(result, study):
             return "a cheaper method is sure enough"
-        if any(_is_well_inside(other, study.rules) for other in result):
+        if any(_is_well_inside(trial, study.rules) for trial in result):
             return "rules on scores keep the limits by far already: what they lack is test rows, which no training adds"
-    family = [one for one in result if one.family == candidate.family]
+    family = [trial for trial in result if trial.family == candidate.family]
     if family and family[-1].reason.startswith(MOVED) and candidate.capability.trainings == 0:
         return f"{MOVED} at the setting before"
-    own = [one for one in family if one.status == "tried"]
-    chances = [one.chance for one in own if one.chance is not None]
+    tried_so_far = [trial for trial in family if trial.status == "tried"]
+    chances = [trial.chance for trial in tried_so_far if trial.chance is not None]
     if candidate.family != "settings" and chances:
         if len(chances) == 1 and chances[0] < _HOPELESS:
             return "its strictest setting does not pass"
@@ -178,8 +178,8 @@ class Against:
         prediction = forecast.predict(chance, np.random.default_rng([bench.run.seed, 5]))
         binary = bench.table.task == "binary"
         constant = len(np.unique(chance.argmax(axis=1) if chance.ndim == 2 else chance)) == 1
-        given = bench.rests_on_given(trial.mitigator)
-        lowered, apart = (bench.optimism or 0.0) * given, (bench.optimism or 0.0) * (not given)
+        on_given = bench.rests_on_given(trial.mitigator)
+        lowered, apart = (bench.optimism or 0.0) * on_given, (bench.optimism or 0.0) * (not on_given)
         value, change = self._change(chance, apart) if binary else (prediction.accuracy, None)
         why = "" if constant else self._moved(chance)
         return dataclasses.replace(
@@ -232,7 +232,7 @@ _NORMAL = NormalDist()
 
 def refine(result: list[Trial], sure: float, measure: Callable[[Trial], Trial], left: Callable[[], float]) -> None:
     """Measure tolerances in between that cost no training, and append them: see `_closer`."""
-    if not any(may_be_picked(one) for one in result):
+    if not any(may_be_picked(trial) for trial in result):
         return
     for _ in range(_REFINED):
         closer = _closer(result, sure)
@@ -248,7 +248,7 @@ def confirm(result: list[Trial], sure: float, again: Callable[[Trial], Trial]) -
     """
     looked: set[int] = set()
     index = pick(result, sure)
-    while index not in looked and sum(may_be_picked(result[place]) for place in looked) < _CONFIRMED:
+    while index not in looked and sum(may_be_picked(result[index]) for index in looked) < _CONFIRMED:
         looked.add(index)
         if result[index].chance:
             result[index] = again(result[index])
@@ -262,22 +262,22 @@ def _closer(result: Sequence[Trial], sure: float) -> Trial | None:
     way, dial, here = picked.capability, picked.capability.dial, picked.chance or 0.0
     if way.trainings > 0 or dial is None or not way.of_limit or here < sure:
         return None
-    own = picked.parameters[dial]
+    value_picked = picked.parameters[dial]
     looser = [
-        (other.parameters[dial], other.chance or 0.0)
-        for other in result
-        if other.family == picked.family and other.status != "left out" and other.parameters[dial] > own
+        (trial.parameters[dial], trial.chance or 0.0)
+        for trial in result
+        if trial.family == picked.family and trial.status != "left out" and trial.parameters[dial] > value_picked
     ]
     if not looser:
         return None
     at, there = min(looser)
     high, low, wanted = (_NORMAL.inv_cdf(min(max(p, 0.002), 0.998)) for p in (here, there, sure))
     share = min(max((high - wanted) / max(high - low, 1e-9), 0.2), 0.8)
-    value = round(own + share * (at - own), 4)
-    if min(value - own, at - value) < _NEAR * (at - own) or at - own < 1e-3:
+    value = round(value_picked + share * (at - value_picked), 4)
+    if min(value - value_picked, at - value) < _NEAR * (at - value_picked) or at - value_picked < 1e-3:
         return None
-    given = {**picked.parameters, dial: value}
-    return Trial.of(type(picked.mitigator).with_values(given), given, way, picked.family, picked.fixed)
+    parameters = {**picked.parameters, dial: value}
+    return Trial.of(type(picked.mitigator).with_values(parameters), parameters, way, picked.family, picked.fixed)
 
 
 def pick(alternatives: Sequence[Trial], sure: float) -> int:
@@ -298,11 +298,11 @@ def pick(alternatives: Sequence[Trial], sure: float) -> int:
         raise ParameterError(f"no alternative could be measured: {why}")
     surest = max(chance for chance, _ in ranked.values())
     if surest < _ALIKE:
-        return max(ranked, key=lambda place: (ranked[place][0], -_excess(alternatives[place])))
+        return max(ranked, key=lambda index: (ranked[index][0], -_excess(alternatives[index])))
     enough = sure if surest >= sure else surest - _ALIKE
     return max(
-        (place for place, (chance, _) in ranked.items() if chance >= enough),
-        key=lambda place: (ranked[place][1], not alternatives[place].randomized, -place),
+        (index for index, (chance, _) in ranked.items() if chance >= enough),
+        key=lambda index: (ranked[index][1], not alternatives[index].randomized, -index),
     )
 
 

@@ -52,9 +52,9 @@ class Face:
     def _made(self) -> Any:
         """Return the method with the parameters as they were set; a mapping that was left out is left out."""
         fields = dataclasses.fields(self._method.Parameters)
-        given = {field.name: getattr(self, field.name) for field in fields}
+        parameters = {field.name: getattr(self, field.name) for field in fields}
         factory = {field.name for field in fields if field.default_factory is not dataclasses.MISSING}
-        values = {name: value for name, value in given.items() if value is not None or name not in factory}
+        values = {name: value for name, value in parameters.items() if value is not None or name not in factory}
         return self._method(parse_parameters(self._method.Parameters, values, owner=self._method.name))
 
 
@@ -62,9 +62,9 @@ def face(
     method: type[Mitigator], bases: tuple[Any, ...], *, before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> type[Any]:
     """Make an estimator's class."""
-    own = {field.name: _default(field) for field in dataclasses.fields(method.Parameters)}
+    defaults = {field.name: _default(field) for field in dataclasses.fields(method.Parameters)}
     body = {
-        "__init__": _initialiser(method, {**before, **own, **after}),
+        "__init__": _initialiser(method, {**before, **defaults, **after}),
         "__doc__": method.__doc__,
         "__module__": method.__module__,
         "_method": method,
@@ -169,8 +169,10 @@ class Scorer:
             estimator, X, y, sensitive_features=groups, sample_weight=sample_weight, favorable=self.favorable
         )
         columns = list(report.data.groups)
-        found = [one for one in report.findings if one.metric == self.metric and one.sensitive in columns]
-        finding = report.find(self.metric, columns[0] if found else None)
+        findings = [
+            finding for finding in report.findings if finding.metric == self.metric and finding.sensitive in columns
+        ]
+        finding = report.find(self.metric, columns[0] if findings else None)
         if finding.value is None:
             return math.nan
         return -finding.value if finding.better == "lower" else finding.value
@@ -179,8 +181,8 @@ class Scorer:
         self, *, sensitive_features: bool | str | None = None, sample_weight: bool | str | None = None
     ) -> Scorer:
         """Ask scikit-learn's metadata routing for what stands beside X: True, or the name that it has there."""
-        asked: Mapping[str, Any] = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
-        self._requests |= {name: alias for name, alias in asked.items() if alias is not None}
+        requested: Mapping[str, Any] = {"sensitive_features": sensitive_features, "sample_weight": sample_weight}
+        self._requests |= {name: alias for name, alias in requested.items() if alias is not None}
         return self
 
     def get_metadata_routing(self) -> Any:

@@ -139,7 +139,9 @@ def _graph(estimator: Any, columns: Sequence[_Column]) -> onnx.ModelProto:
     proto = onnx.load_from_string(estimator.to_onnx())
     graph = GraphBuilder()
     inputs = [graph.input(f"column{index}", column.kind) for index, column in enumerate(columns)]
-    outputs = graph.inline(proto, {one.name: _fed(graph, estimator, one, inputs, columns) for one in proto.graph.input})
+    outputs = graph.inline(
+        proto, {entry.name: _fed(graph, estimator, entry, inputs, columns) for entry in proto.graph.input}
+    )
     classes = getattr(estimator, "classes_", None)
     if classes is None:
         graph.output("variable", outputs["score"], "float", 1)
@@ -155,15 +157,15 @@ def _graph(estimator: Any, columns: Sequence[_Column]) -> onnx.ModelProto:
         unlikely = graph.node("Less", [chance, graph.constant([0.5])])
         places = graph.cast(graph.node("Not", [unlikely]), np.int64)
     texts = classes.dtype.kind not in "biu"
-    known = graph.constant([str(one) for one in classes] if texts else classes, object if texts else np.int64)
-    graph.output("label", graph.node("Gather", [known, places]), "string" if texts else "int64", None)
+    labels = graph.constant([str(label) for label in classes] if texts else classes, object if texts else np.int64)
+    graph.output("label", graph.node("Gather", [labels, places]), "string" if texts else "int64", None)
     graph.output("probabilities", probabilities, "float", len(classes))
     return graph.build()
 
 
 def _fed(graph: GraphBuilder, estimator: Any, entry: Any, inputs: Sequence[str], columns: Sequence[_Column]) -> str:
     """Return the column that an input of the estimator's file takes, in its type."""
-    names = [str(one) for one in getattr(estimator, "feature_names_in_", [f"x{i}" for i in range(len(inputs))])]
+    names = [str(name) for name in getattr(estimator, "feature_names_in_", [f"x{i}" for i in range(len(inputs))])]
     if entry.name not in names:  # a randomized model's draws, which neither labels nor probabilities follow from
         return graph.constant([[0.5]])
     index, wanted = names.index(entry.name), entry.type.tensor_type.elem_type
@@ -357,9 +359,9 @@ class _Classifier(_Fitting):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return labels, shape [n]; of a randomized model the likelier decision."""
-        found = self._predict_table(X)
-        chance = found.decision_probability
-        places = found.score.argmax(axis=1) if chance is None else (chance >= 0.5).astype(np.int64)
+        prediction = self._predict_table(X)
+        chance = prediction.decision_probability
+        places = prediction.score.argmax(axis=1) if chance is None else (chance >= 0.5).astype(np.int64)
         labels: NDArray[Any] = self.classes_[places]
         return labels
 

@@ -150,8 +150,8 @@ def _threshold_rule(model: Any, inside: Any) -> _Rule:
 def _own_rule(last: Any, task: Task) -> _Rule | None:
     """Return how an estimator decides by itself: for the second class where it is more probable than the threshold."""
     if task == "regression" or hasattr(last, "predict_proba"):
-        own = getattr(last, "get_probability_threshold", None)  # CatBoost's
-        return _Rule(0.5 if own is None or task != "binary" else float(own()))
+        threshold_of = getattr(last, "get_probability_threshold", None)  # CatBoost's
+        return _Rule(0.5 if threshold_of is None or task != "binary" else float(threshold_of()))
     if task == "binary" and hasattr(last, "decision_function"):
         return _Rule(0.0, margin=True)
     way = "voting='soft'" if hasattr(last, "voting") else "CalibratedClassifierCV around it"
@@ -176,8 +176,8 @@ def _types(kinds: Mapping[str, ElementType], *, alone: bool) -> list[Mapping[str
     """
     double: dict[str, ElementType] = {name: "double" if kind == "int64" else kind for name, kind in kinds.items()}
     single: dict[str, ElementType] = {name: "float" if kind == "double" else kind for name, kind in double.items()}
-    tried = [kinds, single] if alone else [double, kinds, single]
-    return [types for index, types in enumerate(tried) if types not in tried[:index]]
+    kinds_tried = [kinds, single] if alone else [double, kinds, single]
+    return [types for index, types in enumerate(kinds_tried) if types not in kinds_tried[:index]]
 
 
 def _graph(
@@ -250,7 +250,7 @@ def _votes(graph: GraphBuilder, model: Any, source: StepInput, task: Task) -> st
         graph.node("Mul", [_scores(graph, _opened(member)[0], source, task, _Rule())[0], weight])
         for member, weight in zip(model.estimators_, weights.tolist(), strict=True)
     ]
-    total = reduce(lambda one, other: graph.node("Add", [one, other]), parts)
+    total = reduce(lambda left, right: graph.node("Add", [left, right]), parts)
     return graph.node("Div", [total, float(weights.sum())])
 
 
@@ -261,8 +261,8 @@ def _is_turned(last: Any, task: Task, favorable: Any, *, ours: bool) -> bool:
     classes = list(getattr(last, "classes_", ()))
     if task != "binary":
         raise ParameterError(f"favorable={favorable!r} is for two classes, and the last step is for {task}")
-    if not any(same_value(one, favorable) for one in classes):
-        shown = " and ".join(value_text(one) for one in classes)
+    if not any(same_value(label, favorable) for label in classes):
+        shown = " and ".join(value_text(label) for label in classes)
         raise ParameterError(f"favorable={favorable!r} is not a class of the last step; its classes are {shown}")
     turned = same_value(classes[0], favorable)
     if turned and ours:
@@ -325,7 +325,7 @@ def _stages(steps: Sequence[Any], rows: Any) -> Iterator[tuple[str, Any, Any]]:
                     for named, one, its in _stages([part], some):
                         yield f"{named} over {', '.join(map(str, some.columns))}", one, its
         elif hasattr(step, "steps"):
-            yield from _stages([one for _, one in step.steps], rows)
+            yield from _stages([step for _, step in step.steps], rows)
         else:
             yield type(step).__name__, step, rows
         rows = step.transform(rows)
@@ -367,14 +367,14 @@ def _add_ours(graph: GraphBuilder, last: Any, matrix: str, rule: _Rule | None, *
             place = graph.constant([names.index(entry.name)], np.int64)
             column = graph.node("Gather", [matrix, place], axis=1)
             feeds[entry.name] = graph.node("Cast", [column], to=entry.type.tensor_type.elem_type)
-    given = graph.inline(proto, feeds)
+    outputs = graph.inline(proto, feeds)
     if rule is not None:  # a threshold classifier around it decides
-        _declare(graph, given["score"], None, "binary", rule, turned=turned)
+        _declare(graph, outputs["score"], None, "binary", rule, turned=turned)
         return
     for output in proto.graph.output:
         kind: Any = _NAMES[output.type.tensor_type.elem_type]
         shape = output.type.tensor_type.shape.dim
-        graph.output(output.name, given[output.name], kind, shape[1].dim_value or None)
+        graph.output(output.name, outputs[output.name], kind, shape[1].dim_value or None)
 
 
 def _check(
@@ -395,9 +395,9 @@ def _check(
         for step in steps[:-1]:
             matrix = step.transform(matrix)
         margin = rule is not None and rule.margin
-        found = np.asarray((last.decision_function if margin else last.predict_proba)(matrix), dtype=np.float64)
-        expected = (-found if turned else found) if margin else found[:, 0 if turned else 1]
-        expected = found if task == "multiclass" else expected
+        scores = np.asarray((last.decision_function if margin else last.predict_proba)(matrix), dtype=np.float64)
+        expected = (-scores if turned else scores) if margin else scores[:, 0 if turned else 1]
+        expected = scores if task == "multiclass" else expected
     scale = 1.0 if rule is not None and task != "regression" and not rule.margin else max(1.0, np.abs(expected).max())
     got = outputs.get("score", outputs.get("probabilities"))
     assert got is not None  # noqa: S101 -- add_outputs declared one of them

@@ -104,9 +104,9 @@ class _PostEstimator(Face):
         self._check_fitted()
         columns = frame_columns(X) | self._sensitive_columns(sensitive, len(X))
         if self.fitted_ is not None:
-            found = self.fitted_.predict(columns)
-            chance = found.decision_probability
-            return found.score, np.zeros(0) if chance is None else chance
+            prediction = self.fitted_.predict(columns)
+            chance = prediction.decision_probability
+            return prediction.score, np.zeros(0) if chance is None else chance
         rule: GroupRule = self.rule_
         codes = rule.keys.codes(columns)
         score = rule.adjust(self._classifier_scores(X), codes)
@@ -203,8 +203,8 @@ def raw_column(values: Any) -> NDArray[Any]:
         return np.asarray(values)
     cells = np.array(values, dtype=object)
     missing = np.asarray(values.isna()) if hasattr(values, "isna") else _missing(cells)
-    known = cells[~missing]
-    if len(known) and all(isinstance(value, (int, float, np.number)) for value in known):
+    numbers = cells[~missing]
+    if len(numbers) and all(isinstance(value, (int, float, np.number)) for value in numbers):
         return np.array([np.nan if gone else float(value) for gone, value in zip(missing, cells, strict=True)])
     return np.array([None if gone else str(value) for gone, value in zip(missing, cells, strict=True)], dtype=object)
 
@@ -232,8 +232,8 @@ def sensitive_matrix(sensitive: Any, rows: int) -> NDArray[Any]:
 def group_codes(values: NDArray[Any]) -> tuple[tuple[str, ...], NDArray[np.int64]]:
     """Return the groups' names, sorted, and each row's group, shape [n]."""
     texts = np.array([value_text(value) for value in values.tolist()])
-    found, codes = np.unique(texts, return_inverse=True)
-    return tuple(found.tolist()), codes.astype(np.int64)
+    distinct, codes = np.unique(texts, return_inverse=True)
+    return tuple(distinct.tolist()), codes.astype(np.int64)
 
 
 def _library(values: Any) -> str:

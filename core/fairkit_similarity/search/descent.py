@@ -304,11 +304,11 @@ def _search(  # noqa: PLR0912, PLR0915 -- one compiled loop; calls with arrays c
             bound[0, :] = np.inf
             while size > 0:
                 size -= 1
-                needed = 0
+                exceeded = 0
                 for g in range(GROUP):
                     # answers may have improved since the block was put on the stack
-                    needed += bound[size, g] > best[g]
-                if needed == 0:
+                    exceeded += bound[size, g] > best[g]
+                if exceeded == 0:
                     continue
                 begin, at_level, base = stack[size], level[size], size
                 least = best.min()
@@ -374,8 +374,8 @@ def nearest(z: Floats, count: int) -> tuple[NDArray[np.int32], Singles]:
     """Find the `count` nearest rows of every row, itself among them."""
     tree = build_tree(z, bounding_coordinates(z))
     filled = lane_maxima(np.zeros((1, len(z))), tree.order, tree.first)[0]
-    found, distance = _nearest(tree.z, tree.centre, tree.half, tree.slack, tree.first, tree.shrink, filled, count)
-    rows = tree.order[found[tree.place]].astype(np.int32)
+    index, distance = _nearest(tree.z, tree.centre, tree.half, tree.slack, tree.first, tree.shrink, filled, count)
+    rows = tree.order[index[tree.place]].astype(np.int32)
     return rows, distance[tree.place]
 
 

@@ -22,8 +22,8 @@ class Solution:
     """L(ε) with a lower bound, its multiplier, and where every row goes."""
 
     epsilon: float  # the budget, in units of the squared distance
-    value: float  # M(η), never below L(ε), and the value of the plan that `share` describes, never above it
-    lower_bound: float  # M(η), never below L(ε), and the value of the plan that `share` describes, never above it
+    value: float  # M(η), never below L(ε)
+    lower_bound: float  # the value of the plan that `share` describes, never above L(ε)
     eta: float  # η: what a unit of squared distance is worth
     evaluations: float  # evaluations of M that this took, in units of one answer for every query (the pilot's included)
     looks: int  # distances and box bounds that were computed
@@ -47,12 +47,12 @@ class Problem(ABC):
     A *query class* is what equal rows of one label share: they are asked once, with their summed weight.
     """
 
-    asked: Ints  # shape (m,): the rows that are asked and their weights, of sum 1
-    mass: Floats  # shape (m,): the rows that are asked and their weights, of sum 1
+    asked: Ints  # the rows that are asked, shape (m,)
+    mass: Floats  # their weights, of sum 1
     query: Ints  # shape (m,): the query class of each of them
-    where: Ints  # of each query class: where it is, its loss vector, its weight
-    label: Ints  # of each query class: where it is, its loss vector, its weight
-    weights: Floats  # of each query class: where it is, its loss vector, its weight
+    where: Ints  # where each query class is
+    label: Ints  # its loss vector
+    weights: Floats  # its weight
     own: Floats  # shape (m,): R_jj of each row that is asked
     looks: int  # distances and box bounds computed so far
     scale: float  # the η that the trees are fitted to
@@ -211,12 +211,12 @@ Evaluate = Callable[[float, Ints, Ints], Lines]
 class Bracket:
     """What is known: exact answers at two values of η around the minimum, and the best value seen."""
 
-    eta_low: float  # M does not increase at `eta_low` and does not decrease at `eta_high` (∞ at first)
-    eta_high: float  # M does not increase at `eta_low` and does not decrease at `eta_high` (∞ at first)
-    low: Lines  # the answers there
-    high: Lines  # the answers there
-    eta: float  # where M was smallest so far, and M there: an upper bound by weak duality
-    value: float  # where M was smallest so far, and M there: an upper bound by weak duality
+    eta_low: float  # M does not increase here (∞ at first)
+    eta_high: float  # and does not decrease here
+    low: Lines  # the answers at `eta_low`
+    high: Lines  # the answers at `eta_high`
+    eta: float  # where M was smallest so far
+    value: float  # M there: an upper bound by weak duality
     evaluations: float = 0.0  # queries answered, over all evaluations, divided by the number of queries
     seen: tuple[tuple[float, Lines], ...] = ()  # every η that was evaluated, with the answers of all queries there
 

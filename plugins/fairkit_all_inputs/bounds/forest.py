@@ -29,12 +29,12 @@ Box = tuple[int, ...]
 class CellTree:
     """A tree by nodes: a test is a block, the cells that come here and go to `yes`, and those that go to `no`."""
 
-    block: list[int]  # by node; number 0 is the root, and children have higher numbers. A leaf has the block -1
-    cells: list[int]  # by node; number 0 is the root, and children have higher numbers. A leaf has the block -1
-    others: list[int]  # by node; number 0 is the root, and children have higher numbers. A leaf has the block -1
-    yes: list[int]  # by node; number 0 is the root, and children have higher numbers. A leaf has the block -1
-    no: list[int]  # by node; number 0 is the root, and children have higher numbers. A leaf has the block -1
-    value: list[float]  # by node; number 0 is the root, and children have higher numbers. A leaf has the block -1
+    block: list[int]  # the test's, by node: 0 is the root, children come after it; -1 at a leaf
+    cells: list[int]  # those that go to `yes`
+    others: list[int]  # those that go to `no`
+    yes: list[int]  # a node
+    no: list[int]  # a node
+    value: list[float]  # a leaf's
 
     @property
     def negative(self) -> CellTree:
@@ -223,8 +223,8 @@ class Layout:
                 low, high = int(packed[at]), int(packed[at + 1])
                 cells_by_block.append(((1 << (high + 1)) - 1) & ~((1 << low) - 1) if high >= low else 0)
             else:
-                words = range(int(self.words[block]))
-                cells_by_block.append(sum(int(packed[at + word]) << (BITS * word) for word in words))
+                places = range(int(self.words[block]))
+                cells_by_block.append(sum(int(packed[at + word]) << (BITS * word) for word in places))
         return tuple(cells_by_block)
 
     @property
@@ -349,11 +349,11 @@ class ForestArrays(NamedTuple):
     roots: Ints  # by tree
     block: Ints  # of a node's test; -1: a leaf
     cut: Ints
-    yes: Ints  # nodes; a leaf's value; the largest value below
-    no: Ints  # nodes; a leaf's value; the largest value below
-    parent: Ints  # nodes; a leaf's value; the largest value below
-    value: Floats  # nodes; a leaf's value; the largest value below
-    high: Floats  # nodes; a leaf's value; the largest value below
+    yes: Ints  # the node where the test holds
+    no: Ints  # where it fails
+    parent: Ints  # the node above
+    value: Floats  # a leaf's
+    high: Floats  # the largest below
     masks: Ints  # words
 
 
@@ -369,10 +369,10 @@ class Sums(NamedTuple):
         """Join forests, or merged ones."""
         parts = [forest.arrays for forest in forests]
         starts = np.concatenate([[0], np.cumsum([len(part.block) for part in parts])])
-        words = np.concatenate([[0], np.cumsum([len(part.masks) for part in parts])])
+        offsets = np.concatenate([[0], np.cumsum([len(part.masks) for part in parts])])
         group = np.concatenate([[0], np.cumsum([len(part.roots) for part in parts])]).astype(np.int64)
         columns: dict[str, list[Any]] = {name: [] for name in ForestArrays._fields}
-        for one, start, word in zip(parts, starts, words, strict=False):
+        for one, start, word in zip(parts, starts, offsets, strict=False):
             listed = (one.block >= 0) & (grid.widths > 0)[one.block]
             for name in ("roots", "yes", "no", "parent"):
                 nodes = getattr(one, name)

@@ -220,8 +220,8 @@ def next_split(
     # the part of the root's margin that is left: the sum with less of it is nearer to closing the box
     nearer = (ends[FIRST] - threshold) / max(root[FIRST] - threshold, 1e-300)
     farther = (threshold + ends[LESS]) / max(threshold + root[LESS], 1e-300)
-    own = ends[GAP] / max(root[GAP], 1e-300)
-    if chosen < 0 or (kind == FLIP and min(nearer, farther) < own) or (kind == CHANCE and step % 2):
+    gap_share = ends[GAP] / max(root[GAP], 1e-300)
+    if chosen < 0 or (kind == FLIP and min(nearer, farther) < gap_share) or (kind == CHANCE and step % 2):
         alternative, its = -1, 0
         for turn in range(2):
             g = turn if nearer <= farther else 1 - turn  # `FIRST` or `LESS`

@@ -66,8 +66,8 @@ def most_of_two(
         if block[node] < 0:
             put(box, part)
             narrow(forest, node, part, grid)
-            other, _ = most(forest, second, part, grid, under)
-            best = max(best, value[node] + other)
+            rest, _ = most(forest, second, part, grid, under)
+            best = max(best, value[node] + rest)
             if best >= enough:
                 return best
             continue
@@ -238,7 +238,7 @@ class Merged:
 
     def name(self, places: Sequence[int]) -> None:
         """Name trees that are alone by their roots' places; a root of two trees has no name."""
-        self.groups = [(place,) for place in places]
+        self.groups = [(root,) for root in places]
         self.apart = len(set(places)) < len(places)
 
     @property
@@ -268,11 +268,11 @@ class Merged:
         roots = self.arrays.roots
         leaves = (np.diff(np.append(roots, len(self.arrays.block))) + 1) // 2
         gain = gains(self.arrays, box, grid, 4 * LEAVES, leaves)
-        one, two = np.nonzero(gain > LEAST)
-        order = np.argsort(-gain[one, two], kind="stable")
+        first, second = np.nonzero(gain > LEAST)
+        order = np.argsort(-gain[first, second], kind="stable")
         taken: set[int] = set()
         pairs = []
-        for t, u in zip(one[order].tolist(), two[order].tolist(), strict=True):
+        for t, u in zip(first[order].tolist(), second[order].tolist(), strict=True):
             if t in taken or u in taken or frozenset({self.groups[t], self.groups[u]}) in refused:
                 continue
             taken |= {t, u}

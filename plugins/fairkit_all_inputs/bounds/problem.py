@@ -152,7 +152,7 @@ class Problem:
         if second is None:
             return [index for index, tree in enumerate(self.trees_at(first)) if not tree.constant]
         by_root = self.gap_trees_by_root(first, second)
-        return [place for place, trees in by_root.items() for tree in trees if not tree.constant]
+        return [root for root, trees in by_root.items() for tree in trees if not tree.constant]
 
     def forests(self, kind: int, pair: Sequence[int]) -> list[Forest]:
         """Return the sums of a question: the first, the second negated, the second, and the difference."""
@@ -182,7 +182,7 @@ class Problem:
             "numbers": [float(self.base).hex(), float(self.rounding).hex(), None if self.threshold is None
                         else float(self.threshold).hex()],
             "domain": [domain_record(block) for block in self.blocks],
-            "inputs": [list(one) for one in self.inputs],
+            "inputs": [list(bounds) for bounds in self.inputs],
         }  # fmt: skip
         return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
@@ -398,10 +398,10 @@ def _check_pulls(block: Block, terms: NDArray[np.float64]) -> None:
     number between them.
     """
     assert block.ends is not None  # noqa: S101 -- a block of numbers
-    known = int((~np.isnan(block.ends)).sum())
-    moves = np.diff(terms[:known], axis=0)
+    count = int((~np.isnan(block.ends)).sum())
+    moves = np.diff(terms[:count], axis=0)
     apart = np.flatnonzero((moves > 0).any(axis=1) & (moves < 0).any(axis=1))
-    ends = block.ends[:known]
+    ends = block.ends[:count]
     following = (
         ends[:-1] + 1
         if block.whole

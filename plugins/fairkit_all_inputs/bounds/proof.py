@@ -60,7 +60,7 @@ def _preorder(layout: Layout, splits: Splits, upper: float, *, whole: bool) -> l
         item = waiting.pop()
         block, key, child = splits.split[item].tolist()
         if item in splits.groups:
-            record.append({name: [list(one) for one in some] for name, some in splits.groups[item].items()})
+            record.append({name: [list(item) for item in some] for name, some in splits.groups[item].items()})
         # of points only the bound of everything holds for the numbers between them
         if block < 0 or splits.bounds[item] <= upper or (whole and item == 0):
             record.append(0)
@@ -83,12 +83,12 @@ def packed(log: Log) -> str | None:
 def unpacked(text: str) -> Log:
     """Read what `packed` wrote."""
     try:
-        opened = zlib.decompressobj()
-        raw = opened.decompress(base64.b85decode(text), 40 * MOST_TEXT)
+        stream = zlib.decompressobj()
+        raw = stream.decompress(base64.b85decode(text), 40 * MOST_TEXT)
         log = json.loads(raw)
     except (ValueError, zlib.error, RecursionError) as error:
         raise DataError(f"the proof log cannot be read: {error}") from error
-    if opened.unconsumed_tail or not isinstance(log, dict):
+    if stream.unconsumed_tail or not isinstance(log, dict):
         raise DataError("the proof log cannot be read: it is no log, or too large")
     return log
 
@@ -119,10 +119,10 @@ def boxes_of(problem: Problem, entries: Sequence[Any]) -> list[tuple[NDArray[np.
         size = int(problem.layout.sizes[block])
         bits = int(key, 16) if isinstance(key, str) else (1 << min(max(int(key), 0), size)) - 1
         side = np.array([bits >> c & 1 for c in range(size)], dtype=np.bool_)
-        one, other = box.copy(), box.copy()
-        one[cells] &= side
-        other[cells] &= ~side
-        waiting += [(other, mine), (one, mine)]
+        left, right = box.copy(), box.copy()
+        left[cells] &= side
+        right[cells] &= ~side
+        waiting += [(right, mine), (left, mine)]
     if waiting:
         raise DataError(f"the proof log leaves {len(waiting)} boxes open")
     return [(np.array(boxes), groups) for boxes, groups in closed if boxes]
@@ -137,9 +137,9 @@ def proved(problem: Problem, kind: int, log: Log) -> float:
         trees = Trees(problem, kind, (first, second))
         for boxes, groups in boxes_of(problem, log[f"{first},{second}"]):
             for some in np.array_split(boxes, max(1, len(boxes) // 20_000)):
-                kept = some[filled(some, starts)]
-                if len(kept):
-                    upper = max(upper, float(trees.bounds(kept, groups).max()))
+                some_kept = some[filled(some, starts)]
+                if len(some_kept):
+                    upper = max(upper, float(trees.bounds(some_kept, groups).max()))
     return float(upper)
 
 
@@ -164,8 +164,8 @@ _NAMES = frozenset({"first", "less", "more", "gap"})
 def checked(problem: Problem, record: Mapping[Any, Any]) -> Groups:
     """Return the groups of an entry of a log."""
     for name, groups in record.items():
-        places = [place for group in groups for place in group]
-        right = all(type(place) is int and 0 <= place < len(problem.roots) for place in places)
+        places = [root for group in groups for root in group]
+        right = all(type(root) is int and 0 <= root < len(problem.roots) for root in places)
         if name not in _NAMES or not right or len(set(places)) < len(places):
             raise DataError(f"the proof log adds up trees that are not there, or twice, as {name!r}")
     return record
@@ -251,14 +251,14 @@ class Trees:
             firsts = {index: [tree] for index, tree in enumerate(problem.trees_at(pair[0]))}
             seconds = {index: [tree] for index, tree in enumerate(problem.trees_at(pair[1]))}
         self.first, self.more = firsts, seconds
-        self.less = {place: [tree.negative for tree in trees] for place, trees in seconds.items()}
+        self.less = {root: [tree.negative for tree in trees] for root, trees in seconds.items()}
 
     def _most(
         self, trees: Mapping[int, Sequence[CellTree]], boxes: NDArray[np.bool_], groups: Sequence[Sequence[int]]
     ) -> NDArray[np.float64]:
         """Return an upper bound of the sum of trees in each box, those of a group taken together."""
-        together = {place for group in groups for place in group}
-        alone = [tree for place, some in trees.items() if place not in together for tree in some]
+        together = {root for group in groups for root in group}
+        alone = [tree for root, some in trees.items() if root not in together for tree in some]
         total = largest(alone, boxes, self.starts)
         if not groups:
             return total
@@ -298,8 +298,8 @@ class Trees:
         """Return the boxes in which no tree differs: the two sums are the same, rounded alike."""
         rows = np.flatnonzero(gap <= 0.0)
         for tree in (tree for some in self.gap.values() for tree in some):
-            for one in (tree, tree.negative):
-                rows = rows[largest([one], boxes[rows], self.starts) == 0.0] if len(rows) else rows
+            for signed_tree in (tree, tree.negative):
+                rows = rows[largest([signed_tree], boxes[rows], self.starts) == 0.0] if len(rows) else rows
         return rows
 
 
@@ -322,7 +322,7 @@ def proof_file(problem: Problem, model: TreeModel, features: Features, logs: Map
         "model_sha256": model.scorer.info.sha256,
         "problem_sha256": problem.sha256,
         "trees": list(model.outputs),
-        "inputs": [list(one) for one in problem.inputs],
+        "inputs": [list(bounds) for bounds in problem.inputs],
         "changing": problem.changing,
         "domain": [domain_record(block) for block in problem.blocks],
         "features": _features(problem, model, features),

@@ -180,8 +180,8 @@ class Question:
         _, item, above = heapq.heappop(self._waiting)
         forests = [forest.inside(self._boxes.cells[item], self._grid) for forest in above.forests]
         region = Region(forests, item, IN_A_REGION, self._grid)
-        told = {name: forest.told for name, forest in zip(FORESTS, forests, strict=True)}
-        self._groups[item] = {name: groups for name, groups in told.items() if groups}
+        notes = {name: forest.told for name, forest in zip(FORESTS, forests, strict=True)}
+        self._groups[item] = {name: groups for name, groups in notes.items() if groups}
         bounds = self._boxes.bounds
         bounds[item] = min(self._bound(region), bounds[item])
         if bounds[item] > least:
@@ -195,8 +195,8 @@ class Question:
         gap = problem.places(first, second)
         if self._objective.kind == SCORE:
             return [[], [], [], gap]
-        one, two = problem.places(first), problem.places(second)
-        return [one, two, two, gap]
+        ones, others = problem.places(first), problem.places(second)
+        return [ones, others, others, gap]
 
     @property
     def splits(self) -> Splits:
@@ -228,8 +228,8 @@ class Answer:
     """What is known about the largest value of an objective."""
 
     kind: int  # which objective
-    lower: float  # bounds of the largest value, in the arithmetic of the reals
-    upper: float  # bounds of the largest value, in the arithmetic of the reals
+    lower: float  # a lower bound of the largest value, in the arithmetic of the reals
+    upper: float  # an upper one
     pair: tuple[int, int] | None
     point: tuple[int, ...] | None
     splits: Mapping[tuple[int, ...], Splits] = field(default_factory=dict)

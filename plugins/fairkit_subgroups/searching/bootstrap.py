@@ -34,8 +34,8 @@ _NORMAL = NormalDist()
 def level(search: Search, maxima: Array, wrong: float) -> float:
     """Return α' from draws of the largest statistic: never below wrong / G."""
     # the ⌈(1 - α)(R + 1)⌉-th of R draws
-    place = min(math.ceil((1 - wrong) * (len(maxima) + 1)), len(maxima)) - 1
-    critical = float(np.sort(maxima)[place])
+    index = min(math.ceil((1 - wrong) * (len(maxima) + 1)), len(maxima)) - 1
+    critical = float(np.sort(maxima)[index])
     return max(2 * _NORMAL.cdf(-critical), wrong / max(search.groups, 1))
 
 
@@ -48,11 +48,11 @@ def draws(search: Search, sample: RowSample, seed: int) -> Array:
     sample = sample.take(np.flatnonzero(inside))
     rng = np.random.default_rng([seed, *b"subgroups"])
     compared = search.measure.kind != "residual"
-    found = [
+    largest = [
         _largest(search, sample, rng.standard_normal((len(sample.keys), LANES)), compared)
         for _ in range(REPLICATES // LANES)
     ]
-    return np.concatenate(found)
+    return np.concatenate(largest)
 
 
 def _denominator(measure: Measure, sample: RowSample) -> NDArray[np.bool_]:

@@ -38,8 +38,8 @@ class ColumnCells:
     texts: tuple[str, ...] = ()  # text: the value of each cell
     starts: tuple[float, ...] = ()
     ends: tuple[float, ...] = ()
-    other: bool = False  # whether there is a cell of rarer text, and of missing values. Neither joins a run of cells
-    missing: bool = False  # whether there is a cell of rarer text, and of missing values. Neither joins a run of cells
+    other: bool = False  # whether there is a cell of rarer text, which joins no run of cells
+    missing: bool = False  # the same of missing values
 
     @property
     def plain(self) -> int:
@@ -154,8 +154,8 @@ def _text_cells(name: str, tally: Text, rows: int, share: float) -> tuple[Column
         return None, f"none of its {len(tally.counts):,} values has {share:.3g} of the rows"
     if len(frequent) > MOST_CELLS:
         return None, f"{len(frequent)} of its values have {share:.3g} of the rows, more than {MOST_CELLS}"
-    other = len(frequent) < len(tally.counts)
-    return ColumnCells(name=name, texts=tuple(frequent), other=other, missing=tally.missing > 0), ""
+    has_rare = len(frequent) < len(tally.counts)
+    return ColumnCells(name=name, texts=tuple(frequent), other=has_rare, missing=tally.missing > 0), ""
 
 
 def _number_cells(
@@ -196,12 +196,12 @@ def fill(counts: NDArray[np.int64], rows: int, share: float, bins: int) -> NDArr
     else:
         cells = _filled(counts, rows / bins)
     while len(cells) > 1:
-        least = min(range(len(cells)), key=lambda place: cells[place][1])
+        least = min(range(len(cells)), key=lambda index: cells[index][1])
         if len(cells) <= bins and cells[least][1] >= share * rows:
             break
-        beside = [place for place in (least - 1, least + 1) if 0 <= place < len(cells)]
-        other = min(beside, key=lambda place: cells[place][1])
-        first, second = min(least, other), max(least, other)
+        neighbours = [index for index in (least - 1, least + 1) if 0 <= index < len(cells)]
+        neighbour = min(neighbours, key=lambda index: cells[index][1])
+        first, second = min(least, neighbour), max(least, neighbour)
         cells[first][1] += cells[second][1]
         del cells[second]
     return np.array([first for first, _ in cells], dtype=np.int64)
@@ -302,9 +302,9 @@ class Family:
                 sizes = [int(self.sizes[c]) for c in chosen] + [1] * (3 - depth)
                 runs = [np.array(self.columns[c].literals, dtype=np.int64) for c in chosen]
                 runs += [np.array(EVERYBODY, dtype=np.int64)] * (3 - depth)
-                place = TableLayout(chosen, (sizes[0], sizes[1], sizes[2]), at, (runs[0], runs[1], runs[2]))
-                layouts.append(place)
-                at = place.stop
+                layout = TableLayout(chosen, (sizes[0], sizes[1], sizes[2]), at, (runs[0], runs[1], runs[2]))
+                layouts.append(layout)
+                at = layout.stop
         return tuple(layouts)
 
     @property
@@ -353,7 +353,7 @@ class Family:
     def find(self, literals: Sequence[tuple[int, tuple[int, int]]]) -> tuple[int, int]:
         """Return the table and number of a conjunction of conditions."""
         columns = tuple(column for column, _ in literals)
-        table = next(at for at, place in enumerate(self.places) if place.columns == columns)
+        table = next(at for at, layout in enumerate(self.places) if layout.columns == columns)
         place, number = self.places[table], 0
         runs = [run for _, run in literals] + [(0, 0)] * (3 - len(literals))
         for axis, run in enumerate(runs):
@@ -363,10 +363,10 @@ class Family:
 
     def box(self, laid: Array, table: int, number: int) -> Array:
         """Return a group's sums, shape [V], from sums by cell, shape [V, all cells]."""
-        place = self.places[table]
-        block = laid[:, place.start : place.stop].reshape(-1, *place.shape)
-        runs = dict(place.literals(number))
-        cuts = [runs.get(column, (0, 0)) for column in place._padded()]
+        layout = self.places[table]
+        block = laid[:, layout.start : layout.stop].reshape(-1, *layout.shape)
+        runs = dict(layout.literals(number))
+        cuts = [runs.get(column, (0, 0)) for column in layout._padded()]
         (a, b), (c, d), (e, f) = cuts
         return np.asarray(block[:, a : b + 1, c : d + 1, e : f + 1].sum(axis=(1, 2, 3)))
 
@@ -376,12 +376,12 @@ class Family:
         if size <= MOST_BYTES:
             return
         largest = sorted(self.columns, key=lambda column: -column.size)[:3]
-        told = ", ".join(f"{column.name} ({column.size} cells)" for column in largest)
+        widths = ", ".join(f"{column.name} ({column.size} cells)" for column in largest)
         times = f" in {copies} strata or halves" if copies > 1 else ""
         raise DataError(
             f"the joint tables of {len(self.columns)} columns{times} would take {size / 2**20:,.0f} MiB, more than "
             f"{MOST_BYTES // 2**20}: search fewer columns, set fewer `bins`, or a larger `share`. "
-            f"Columns with the most cells: {told}"
+            f"Columns with the most cells: {widths}"
         )
 
 
@@ -418,7 +418,7 @@ class Number:
 
     most: ClassVar[int] = 20_000
     values: NDArray[np.float64]  # distinct and increasing, without the dropped bits, shape [m]
-    counts: NDArray[np.int64]  # distinct and increasing, without the dropped bits, shape [m]
+    counts: NDArray[np.int64]  # how many rows have each
     missing: int  # how many cells are empty
     dropped: int = 0  # how many bits
     largest: float = -np.inf  # the largest number
@@ -475,9 +475,9 @@ def tally(source: Source, start: int, dataset: Dataset, columns: Sequence[str]) 
         used = with_weight(batch)
         if not len(used):
             continue
-        found = {name: tally_column(used.arrow(name)) for name in columns}
+        tallies = {name: tally_column(used.arrow(name)) for name in columns}
         weight = 0.0 if used.weights is None else float(used.weights.max())
-        one = Tallies(found, len(used), weight)
+        one = Tallies(tallies, len(used), weight)
         total = one if total is None else total + one
     return total
 
@@ -502,7 +502,7 @@ def tally_column(column: pa.Array) -> Text | Number:
     values = as_numpy(column).astype(np.float64)
     nan = np.isnan(values)
     missing = int(nan.sum())
-    known = values[~nan] if missing else values
-    distinct, counts = np.unique(known + 0.0, return_counts=True)
+    values_known = values[~nan] if missing else values
+    distinct, counts = np.unique(values_known + 0.0, return_counts=True)
     largest = float(distinct[-1]) if len(distinct) else -np.inf
     return _cut(distinct, counts.astype(np.int64), missing, 0, largest)

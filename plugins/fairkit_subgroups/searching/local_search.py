@@ -88,8 +88,8 @@ class Tracker(Protocol):
 class Search:
     """All groups of a family, for one measure."""
 
-    family: Family  # what is searched for what
-    measure: Measure  # what is searched for what
+    family: Family  # what is searched
+    measure: Measure  # for what
     tables: NDArray[np.int64]  # sums by cell of the measure's statistic, int64, shape [layers, cells, J]
     weighted: bool
     soft: bool
@@ -109,7 +109,7 @@ class Search:
     def totals(self) -> list[Array]:
         """By layer: the sums of all rows, shape [V]."""
         first = self.family.places[0]
-        return [one[:, : first.stop].sum(axis=1) for one in self.laid]
+        return [sums[:, : first.stop].sum(axis=1) for sums in self.laid]
 
     def level(self, alpha: float) -> Level:
         """Return the level of single limits."""
@@ -125,7 +125,7 @@ class Search:
     @property
     def groups(self) -> int:
         """G: how many groups are large enough."""
-        return sum(sum(one) for one in self.counts)
+        return sum(sum(counts) for counts in self.counts)
 
     def sides(self, some: Some) -> Sides:
         """Return the rates, sizes and variances of groups and of their complements."""
@@ -180,20 +180,20 @@ class Search:
 
     def boxes(self, layer: int, table: int) -> tuple[Array, TableLayout]:
         """Return sums over runs in one table (see `fairkit_subgroups.searching.kernels.boxes`), and the table."""
-        place = self.family.places[table]
-        block = self.laid[layer][:, place.start : place.stop].reshape(-1, *place.shape)
-        return kernels.boxes(np.ascontiguousarray(block), place.runs[1], place.runs[2]), place
+        layout = self.family.places[table]
+        block = self.laid[layer][:, layout.start : layout.stop].reshape(-1, *layout.shape)
+        return kernels.boxes(np.ascontiguousarray(block), layout.runs[1], layout.runs[2]), layout
 
     def _count(self, layer: int, table: int) -> int:
-        sums, place = self.boxes(layer, table)
+        sums, layout = self.boxes(layer, table)
         all_base = self.totals[layer][1]
-        return int(kernels.large_enough(sums, place.runs[0], self.rows, 1, self.least, all_base))
+        return int(kernels.large_enough(sums, layout.runs[0], self.rows, 1, self.least, all_base))
 
     def _of_table(self, layer: int, table: int, count: int) -> tuple[NDArray[np.int64], Array]:
-        sums, place = self.boxes(layer, table)
+        sums, layout = self.boxes(layer, table)
         all_base = self.totals[layer][1]
         result: tuple[NDArray[np.int64], Array] = kernels.groups_of(
-            sums, place.runs[0], self.rows, 1, self.least, all_base, count
+            sums, layout.runs[0], self.rows, 1, self.least, all_base, count
         )
         return result
 
@@ -265,10 +265,12 @@ class ExtremeCandidates:
             if some[0][0] < bar:
                 break
             ranked += self._measure(search, alpha, some, size)
-            ranked = [one for one in ranked if one[0] > above]
-            ranked.sort(key=lambda one: (-one[0], one[1].group.table, one[1].group.number, one[1].group.layer))
+            ranked = [bound for bound in ranked if bound[0] > above]
+            ranked.sort(
+                key=lambda bound: (-bound[0], bound[1].group.table, bound[1].group.number, bound[1].group.layer)
+            )
             ranked = ranked[:most]
-        return [one for _, one in ranked]
+        return [bound for _, bound in ranked]
 
     def _measure(
         self, search: Search, alpha: float, rows: Sequence[tuple[float, int, int]], size: Size
@@ -409,8 +411,8 @@ def worst(search: Search, people: People, alpha: float, show: int, *, share: flo
     while len(listed) < show:
         surest = Surest(sign, most=CANDIDATES)
         rest.look(alpha, [surest])
-        among_all = (search.at(one.group, alpha) for one in surest.result(rest, alpha))
-        chosen = next((one for one in among_all if surest.size.one(one) > 0 and search.large(one.group)), None)
+        among_all = (search.at(bound.group, alpha) for bound in surest.result(rest, alpha))
+        chosen = next((bound for bound in among_all if surest.size.one(bound) > 0 and search.large(bound.group)), None)
         if chosen is None:
             break
         chosen = _parent(search, rest, chosen, alpha, surest)

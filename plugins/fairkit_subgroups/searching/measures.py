@@ -143,11 +143,11 @@ def softened_tables(tables: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _as_soft() -> NDArray[np.int64]:
-    one = int(ONE)
+    unit = int(ONE)
     rows = np.zeros((4, 12), dtype=np.int64)
     for outcome in (0, 1):
         for yes in (0, 1):
-            sums = [1, one, one * yes, one, one * yes, one * yes]
+            sums = [1, unit, unit * yes, unit, unit * yes, unit * yes]
             rows[2 * outcome + yes, 6 * outcome : 6 * outcome + 6] = sums
     return rows
 
@@ -162,7 +162,7 @@ class Sides:
     p: Array
     n: Array
     q: Array | None  # the same outside; None for a residual
-    m: Array | None  # the same outside; None for a residual
+    m: Array | None
     centre: Array  # what is taken off: for a residual the mean score, shape [G]; else zeros
     rows: Array  # shape [G]
 
@@ -178,7 +178,7 @@ class Sides:
 
     def take(self, places: NDArray[Any]) -> Sides:
         """Return some groups."""
-        q, m = (None if one is None else one[places] for one in (self.q, self.m))
+        q, m = (None if sums is None else sums[places] for sums in (self.q, self.m))
         return Sides(self.p[places], self.n[places], q, m, self.centre[places], self.rows[places])
 
 

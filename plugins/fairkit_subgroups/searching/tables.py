@@ -179,10 +179,10 @@ class Residuals:
         """Return the group of at least so many rows whose step gains most; None where none gains."""
         laid = self.family.laid_out(self._tables)
         step: Step | None = None
-        for table, place in enumerate(self.family.places):
-            block = np.ascontiguousarray(laid[:, place.start : place.stop].reshape(-1, *place.shape))
-            sums = kernels.boxes(block, place.runs[1], place.runs[2])
-            gain, number, amount = _best(sums, place.runs[0], rows, shrinkage)
+        for table, layout in enumerate(self.family.places):
+            block = np.ascontiguousarray(laid[:, layout.start : layout.stop].reshape(-1, *layout.shape))
+            sums = kernels.boxes(block, layout.runs[1], layout.runs[2])
+            gain, number, amount = _best(sums, layout.runs[0], rows, shrinkage)
             if number >= 0 and (step is None or gain > step.gain * (1 + 1e-9)):
                 step = Step(table, int(number), float(amount), float(gain))
         return step

@@ -72,7 +72,7 @@ class Certificate(Signed, Shown):
             "fair_metrics": tuple(body["fairMetrics"]),
             "audited_at": predicates.read_time(body["auditedAt"]),
             "valid_until": predicates.read_time(body["validUntil"]) if "validUntil" in body else None,
-            "tables": tuple(canonical(one) for one in body.get("tableStatements", ())),
+            "tables": tuple(canonical(statement) for statement in body.get("tableStatements", ())),
             "policy_lock": canonical(body["policyLock"]) if "policyLock" in body else None,
             "lock_salt": body.get("lockSalt"),
         }
@@ -139,8 +139,8 @@ def _changed(payload: bytes) -> str | None:
             return "the signature does not hold: findings were added or removed after it was signed"
         for number, (was, now) in enumerate(zip(stated["findings"], actual["findings"], strict=False)):
             if was != now:
-                one = body["findings"][number]
-                name = "/".join(str(one.get(key)) for key in ("auditor", "metric", "sensitive") if one.get(key))
+                finding = body["findings"][number]
+                name = "/".join(str(finding.get(key)) for key in ("auditor", "metric", "sensitive") if finding.get(key))
                 return f"the signature does not hold: the finding {name} was changed after it was signed"
         about = body["data"] if body["model"] is None else body["model"]
         same = statement["subject"][0]["digest"]["sha256"] == about["sha256"] and canonical(statement) == payload
@@ -196,19 +196,19 @@ def check(
     outcome = Verification()
     try:
         if trusted is None:
-            found = outcome.certificate = Certificate.read(raw)
-            found.check()
+            certificate = outcome.certificate = Certificate.read(raw)
+            certificate.check()
         else:
-            found = outcome.certificate = _standing(Certificate.verify(raw, trusted), revoked)
-            outcome.held += (f"signature by {', '.join(keyid[:16] for keyid in found.keyids)}",)
-        if found.valid_until is not None:
-            until = predicates.time_text(found.valid_until)
-            if datetime.now(UTC) > found.valid_until:
+            certificate = outcome.certificate = _standing(Certificate.verify(raw, trusted), revoked)
+            outcome.held += (f"signature by {', '.join(keyid[:16] for keyid in certificate.keyids)}",)
+        if certificate.valid_until is not None:
+            until = predicates.time_text(certificate.valid_until)
+            if datetime.now(UTC) > certificate.valid_until:
                 raise VerificationError(f"the certificate was valid until {until}, and is so no longer")
             outcome.held += (f"valid until {until}",)
-        _check_model(found, model_sha256)
-        check_data(found, data_sha256)
-        outcome.held += tuple(_about(found, trusted or (), model_checked=model_sha256 is not None))
+        _check_model(certificate, model_sha256)
+        check_data(certificate, data_sha256)
+        outcome.held += tuple(_about(certificate, trusted or (), model_checked=model_sha256 is not None))
     except CertificateError as error:
         outcome.error = error
     return outcome
@@ -272,10 +272,10 @@ def check_subject(raw: bytes, model_sha256: str, *, where: str) -> Certificate:
 
 def check_statement(report: Report, settings: Mapping[str, Any]) -> None:
     """Refuse a statement that no audit gives, whoever signed it."""
-    found = list(contradictions(report, settings))
-    if found:
-        more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-        raise ContradictionError(f"the certificate contradicts itself: {'; '.join(found[:_SHOWN])}{more}")
+    lines = list(contradictions(report, settings))
+    if lines:
+        more = f"; and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
+        raise ContradictionError(f"the certificate contradicts itself: {'; '.join(lines[:_SHOWN])}{more}")
 
 
 def check_lock(certificate: Certificate, lock: PolicyLock) -> None:
@@ -295,9 +295,9 @@ def check_report(
     for finding in report.findings:
         if finding.evidence.get("requests_sha256") == lock.data_sha256:
             data = lock.data_sha256
-            asked = str(finding.evidence.get("served", {}).get("asked_on", ""))
-            if asked and asked < f"{lock.locked_at:%Y-%m-%d}":
-                raise ContradictionError(f"questions were asked on {asked}, before the policy lock was made")
+            day = str(finding.evidence.get("served", {}).get("asked_on", ""))
+            if day and day < f"{lock.locked_at:%Y-%m-%d}":
+                raise ContradictionError(f"questions were asked on {day}, before the policy lock was made")
     lock.check_kept(data_sha256=data, settings=settings, audited_at=audited_at, salt=salt)
 
 

@@ -94,10 +94,10 @@ def _numbers(values: Iterable[float]) -> list[float]:
 def within(evidence: Mapping[str, Any], most: int) -> tuple[dict[str, Any], bool]:
     """Leave charts out until the rest of them takes at most so many bytes: the curves first, then the counts."""
     for left_out in ((), COMPACT[2:], COMPACT):
-        kept = {key: value for key, value in evidence.items() if key not in left_out}
-        if size_of(kept) <= most:
+        fields = {key: value for key, value in evidence.items() if key not in left_out}
+        if size_of(fields) <= most:
             break
-    return kept, len(kept) < len(evidence)
+    return fields, len(fields) < len(evidence)
 
 
 def size_of(evidence: Mapping[str, Any]) -> int:
@@ -125,7 +125,7 @@ def _expanded(finding: Finding) -> Finding:
 
 def _is_list(value: Any) -> bool:
     return isinstance(value, list) and all(
-        isinstance(one, int | float) and not isinstance(one, bool) and math.isfinite(one) for one in value
+        isinstance(item, int | float) and not isinstance(item, bool) and math.isfinite(item) for item in value
     )
 
 
@@ -188,23 +188,23 @@ def contradictions(report: Report, settings: Mapping[str, Any]) -> Iterator[str]
 
 def _contradictions(report: Report, settings: Mapping[str, Any]) -> Iterator[str]:
     data = settings["data"]
-    for name, told, stated in (  # an alias pins settings: they are those of the report
+    for name, claimed, stated in (  # an alias pins settings: they are those of the report
         ("confidence", settings["confidence"], report.confidence),
         ("adjustment", settings.get("adjustment"), report.adjustment),
         ("columns of predictions", dict(data.get("predictions") or {}), dict(report.model.predictions)),
         ("joined table", (data.get("join") or {}).get("sha256"), report.data.joined.get("sha256")),
     ):
-        if told != stated:
-            yield f"the settings and the report differ in {name}: {told} and {stated}"
-    for name, told, stated in (  # what an alias pins, and a page shows
+        if claimed != stated:
+            yield f"the settings and the report differ in {name}: {claimed} and {stated}"
+    for name, claimed, stated in (  # what an alias pins, and a page shows
         ("label", data.get("label"), report.data.label),
         ("seed", settings["seed"], report.seed),
     ):
-        if stated is not None and told != stated:  # older reports name no label
-            yield f"the settings have the {name} {told}, the report {stated}"
-    asked = frozenset(settings.get("auditors", ()))
+        if stated is not None and claimed != stated:  # older reports name no label
+            yield f"the settings have the {name} {claimed}, the report {stated}"
+    auditors = frozenset(settings.get("auditors", ()))
     for finding in report.findings:
-        for text in (*_declared(finding, asked), *_number(finding, report)):
+        for text in (*_declared(finding, auditors), *_number(finding, report)):
             yield f"{_name(finding)}: {text}"
     counts = Counter(finding.key for finding in report.findings)
     for finding in {f.key: f for f in report.findings}.values():
@@ -260,12 +260,12 @@ def _number(finding: Finding, report: Report) -> Iterator[str]:
     elif bound is not None and finding.value is not None and bound < finding.value - ROUNDING * (1 + abs(bound)):
         yield f"its upper_confidence_bound {bound:g} is below its value {finding.value:g}"
     for name in UNKNOWNS:
-        told = finding.evidence.get(name)
-        if told is None:
+        number = finding.evidence.get(name)
+        if number is None:
             continue
-        ends = [told.get("low"), told.get("high")] if isinstance(told, Mapping) else [None, 0]
+        ends = [number.get("low"), number.get("high")] if isinstance(number, Mapping) else [None, 0]
         whole = all(map(_is_number, ends)) or ends == [None, None]
-        if not whole or not isinstance(told.get("binding"), bool) or not _is_number(told.get("stretch")):
+        if not whole or not isinstance(number.get("binding"), bool) or not _is_number(number.get("stretch")):
             yield f"its {name} lack a number, or whether they bind"
 
 
@@ -293,8 +293,8 @@ def _policy(report: Report, settings: Mapping[str, Any]) -> Iterator[str]:
     stated = verdict_of([rule.verdict for rule in report.policy])
     if stated != report.verdict:
         yield f"its verdict is {report.verdict}, that of its rules together is {stated}"
-    told = settings.get("policy")
-    if told and [_limits(rule) for rule in told] != [_limits(rule.to_dict()) for rule in report.policy]:
+    policy = settings.get("policy")
+    if policy and [_limits(rule) for rule in policy] != [_limits(rule.to_dict()) for rule in report.policy]:
         yield "the rules in its settings are not those in its policy"
     for rule in report.policy:
         name = rule.metric if rule.sensitive is None else f"{rule.metric}:{rule.place}"

@@ -110,9 +110,9 @@ def without_rows(finding: Mapping[str, Any]) -> dict[str, Any]:
     dropped: set[str] = set()
     evidence = {}
     for key, value in finding["evidence"].items():
-        kept = _public(value, dropped, key)
-        if kept is not None or value is None:
-            evidence[key] = kept
+        public = _public(value, dropped, key)
+        if public is not None or value is None:
+            evidence[key] = public
         else:
             dropped.add(key)
     notes = list(finding["notes"])
@@ -152,9 +152,9 @@ def _condition(item: Mapping[str, Any]) -> dict[str, Any]:
 
 def _public_item(item: Any, dropped: set[str], where: str) -> Any:
     if isinstance(item, Mapping):
-        kept = {k: v for k, v in item.items() if k in _PAIR_KEYS and isinstance(v, bool | int | float)}
-        dropped |= {f"{where}[].{key}" for key in item if key not in kept}
-        return kept
+        fields = {k: v for k, v in item.items() if k in _PAIR_KEYS and isinstance(v, bool | int | float)}
+        dropped |= {f"{where}[].{key}" for key in item if key not in fields}
+        return fields
     if isinstance(item, bool | int | float):
         return item
     dropped.add(f"{where}[]")
@@ -185,8 +185,8 @@ def _form() -> Any:
 
     from fairkit.results.report import report_schema
 
-    known = Registry().with_resource(report_schema()["$id"], Resource.from_contents(report_schema()))
-    return Draft202012Validator(schema(), registry=known)
+    schemas = Registry().with_resource(report_schema()["$id"], Resource.from_contents(report_schema()))
+    return Draft202012Validator(schema(), registry=schemas)
 
 
 def check(statement: Mapping[str, Any]) -> dict[str, Any]:
@@ -197,6 +197,6 @@ def check(statement: Mapping[str, Any]) -> dict[str, Any]:
         raise CertificateError("not a fairness certificate: its predicate lacks settings, mitigation or auditedAt")
     mistake = next(iter(_form().iter_errors(statement)), None)
     if mistake is not None:
-        place = "/".join(map(str, mistake.absolute_path)) or "the statement"
-        raise CertificateError(f"the certificate does not have the form of {TYPE}: {place}: {mistake.message[:200]}")
+        where = "/".join(map(str, mistake.absolute_path)) or "the statement"
+        raise CertificateError(f"the certificate does not have the form of {TYPE}: {where}: {mistake.message[:200]}")
     return body

@@ -89,13 +89,13 @@ def compare_reports(signed: Report, again: Report) -> Iterator[str]:
         if key not in then or key not in now:
             yield f"the finding {name} is {'not signed' if key in now else 'signed, and the audit does not have it'}"
             continue
-        one, other = then[key], now[key]
+        first, second = then[key], now[key]
         left_out = set(GONE)
-        if not set(charts.COMPACT) & set(one["evidence"]):  # older certificates have no charts
+        if not set(charts.COMPACT) & set(first["evidence"]):  # older certificates have no charts
             left_out |= {*charts.COMPACT, *charts.CHARTS}
-        for finding in (one, other):
+        for finding in (first, second):
             finding["evidence"] = {k: v for k, v in finding["evidence"].items() if k not in left_out}
-        yield from _differences(one, other, name, 1e-6 if one["metric"] in LEARNED else TOLERANCE)
+        yield from _differences(first, second, name, 1e-6 if first["metric"] in LEARNED else TOLERANCE)
     yield from _differences(
         {"policy": [(rule.metric, rule.sensitive, rule.verdict) for rule in signed.policy], "verdict": signed.verdict},
         {"policy": [(rule.metric, rule.sensitive, rule.verdict) for rule in again.policy], "verdict": again.verdict},
@@ -117,8 +117,8 @@ def _differences(then: Any, now: Any, where: str, tolerance: float = TOLERANCE) 
                 allowed = ROUNDED if key in charts.COMPACT else tolerance
                 yield from _differences(then.get(key), now.get(key), f"{where} {key}", allowed)
     elif isinstance(then, list | tuple) and isinstance(now, list | tuple) and len(then) == len(now):
-        for number, (one, other) in enumerate(zip(then, now, strict=True)):
-            yield from _differences(one, other, f"{where}[{number}]", tolerance)
+        for number, (first, second) in enumerate(zip(then, now, strict=True)):
+            yield from _differences(first, second, f"{where}[{number}]", tolerance)
     elif not _same(then, now, tolerance):
         yield f"{where} was {then!r} and is {now!r}"
 
@@ -225,10 +225,10 @@ def issue(
 
 def _check_table(raw: bytes, sha256: str) -> None:
     """Refuse a statement about another table, whoever signed it."""
-    found = SignedTable.read(raw)
-    if found.sha256 != sha256:
+    table = SignedTable.read(raw)
+    if table.sha256 != sha256:
         raise CertificateError(
-            f"the statement about {found.name} names the content {found.sha256[:16]}..., the table has "
+            f"the statement about {table.name} names the content {table.sha256[:16]}..., the table has "
             f"{sha256[:16]}...: it is about another table, or the table was changed since"
         )
 

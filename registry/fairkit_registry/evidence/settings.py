@@ -47,8 +47,8 @@ class SignedSettings(AuditSettings):
         """Read what `to_dict` wrote."""
         from fairkit.data.roles import Roles
 
-        known = {"model" if each.name == "options" else each.name for each in dataclasses.fields(cls)}
-        odd = (set(record) ^ known) - {"endpoint", "copies"}
+        names = {"model" if each.name == "options" else each.name for each in dataclasses.fields(cls)}
+        odd = (set(record) ^ names) - {"endpoint", "copies"}
         for part, kind in (("data", Roles), ("model", ModelOptions)):
             odd |= set(record.get(part, ())) - ({each.name for each in dataclasses.fields(kind)} - {"joined"})
         if odd:
@@ -87,10 +87,10 @@ class SignedSettings(AuditSettings):
         """Return the model behind the endpoint."""
         from fairkit.plugins import model_source
 
-        told = {key: self.endpoint.get(key) for key in ("url", "model", "version")}
-        if not all(value is None or isinstance(value, str) for value in told.values()):
+        record = {key: self.endpoint.get(key) for key in ("url", "model", "version")}
+        if not all(value is None or isinstance(value, str) for value in record.values()):
             raise CertificateError("the certificate's endpoint has no address and name that are text")
-        return model_source("endpoint").open(told)
+        return model_source("endpoint").open(record)
 
     def run(
         self,
@@ -128,7 +128,7 @@ def _check_names(data: Any) -> None:
         raise CertificateError("the settings of the audit name no roles of columns")
     for key in ("sensitive", "features", "drop", "reference", "within", "sensitive_probability"):
         value = data.get(key)
-        listed = isinstance(value, list | tuple) and all(isinstance(one, str) for one in value)
+        listed = isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
         if key in data and not (listed or (value is None and key != "sensitive")):
             raise CertificateError(f"the settings of the audit have {key} = {str(value)[:80]!r}: no list of names")
     for key in ("label", "weights", "cluster", "query", "missing"):
@@ -221,7 +221,7 @@ def _same(left: Any, right: Any) -> bool:
 
 
 def _texts(value: Any) -> set[str]:
-    return set() if value is None else {value} if isinstance(value, str) else {str(one) for one in value}
+    return set() if value is None else {value} if isinstance(value, str) else {str(item) for item in value}
 
 
 def unusual(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -251,9 +251,9 @@ def _number(text: str) -> bool:
 
 def deviations(record: Mapping[str, Any], pins: Mapping[str, Any]) -> Iterator[str]:
     """Say in sentences which settings are neither pinned as they are nor the default where nothing is pinned."""
-    found = named(record)
+    names = named(record)
     for name, wanted in sorted(pins.items()):
-        value = found.get(name, None if name in CHOSEN else default(name))
+        value = names.get(name, None if name in CHOSEN else default(name))
         least = name == "audit.confidence" and isinstance(value, int | float) and value >= wanted
         if not least and not same(name, value, wanted):
             yield f"{name} is {shown(value)}, and the alias pins {shown(wanted)}"
@@ -306,7 +306,7 @@ def of_tables(tables: Mapping[str, Any], where: str) -> dict[str, Any]:
         for key, value in values.items():
             name = f"{table}.{key}"
             if table == "audit" and isinstance(value, dict):
-                settings |= {f"{name}.{inner}": one for inner, one in value.items()}
+                settings |= {f"{name}.{inner}": item for inner, item in value.items()}
             elif not (table == "data" and key in _IN_DATA):
                 settings[name] = [value] if name in LISTS and isinstance(value, str) else value
     check_names(settings, where)

@@ -120,9 +120,9 @@ class Signed(ABC):
     def _made(cls, envelope: Envelope, raw: bytes, keyids: tuple[str, ...], *, verified: bool) -> Self:
         try:
             said = read_object(envelope.payload)
-            known = (said.get("_type"), said.get("predicateType"))
-            if known != (STATEMENT_TYPE, cls.TYPE):
-                raise VerificationError(f"not {cls.WHAT}: what is signed is of type {known[1]!r}, not {cls.TYPE!r}")
+            types = (said.get("_type"), said.get("predicateType"))
+            if types != (STATEMENT_TYPE, cls.TYPE):
+                raise VerificationError(f"not {cls.WHAT}: what is signed is of type {types[1]!r}, not {cls.TYPE!r}")
             (subject,) = said["subject"]
             name, digest = subject["name"], subject["digest"]["sha256"]
             if not isinstance(name, str) or not isinstance(digest, str):

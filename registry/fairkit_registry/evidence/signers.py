@@ -167,7 +167,7 @@ def _plugged(name: str, address: str, passphrase: AskPassphrase) -> Signer:
     from fairkit import plugins
     from fairkit.errors import PluginError
 
-    if name not in {found.name for found in plugins.find()}:
+    if name not in {info.name for info in plugins.find()}:
         raise KeyFileError(
             f"cannot read the secret key {address}: there is no such file, and no plugin {name!r} that signs"
         )

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 def pinned_keys(registry: Registry, name: str, alias: str | None = None) -> list[PublicKey]:
     """Return the keys that an alias of a model trusts, or that any of its aliases does."""
-    chosen = [one for one in registry.aliases(name) if alias in (None, one.alias)]
-    keys = [parse_public(pem) for one in chosen for pem in one.policy.keys]
+    chosen = [record for record in registry.aliases(name) if alias in (None, record.alias)]
+    keys = [parse_public(pem) for record in chosen for pem in record.policy.keys]
     return list({key.keyid: key for key in keys}.values())
 
 
@@ -108,8 +108,8 @@ def distinct(found: Sequence[Certificate]) -> list[Certificate]:
     """Return one certificate for each statement, in the same order: copies are one, and a verified one stands first."""
     chosen: dict[str, Certificate] = {}
     for one in found:
-        known = chosen.get(one.statement_sha256)
-        if known is None or (one.verified and not known.verified):
+        earlier = chosen.get(one.statement_sha256)
+        if earlier is None or (one.verified and not earlier.verified):
             chosen[one.statement_sha256] = one
     return list(chosen.values())
 
@@ -163,14 +163,14 @@ def take_in(
     registry: Registry, incoming: Sequence[Arrival], *, name: str | None, trusted: Sequence[PublicKey]
 ) -> list[Imported]:
     """Add versions whose files are staged, all of them or none; for the rest see `import_archive`."""
-    if name is not None and len({one.name for one in incoming}) > 1:
+    if name is not None and len({arrival.name for arrival in incoming}) > 1:
         raise ArchiveError("--name goes with an archive of one model; this one holds several")
-    inspected = [_inspect(one, trusted, registry.revoked()) for one in incoming]
+    inspected = [_inspect(arrival, trusted, registry.revoked()) for arrival in incoming]
     with registry.folder.write() as connection:
         renamed: dict[str, tuple[str, int]] = {}
         return [
-            _insert(connection, registry.blobs, one, name=name, certificates=certificates, renamed=renamed)
-            for one, certificates in zip(incoming, inspected, strict=True)
+            _insert(connection, registry.blobs, arrival, name=name, certificates=certificates, renamed=renamed)
+            for arrival, certificates in zip(incoming, inspected, strict=True)
         ]
 
 
@@ -182,13 +182,13 @@ def look_into(
         incoming = _take_in(staging, path, most_bytes)
         return [
             Imported(
-                origin=f"{one.name}@{one.version}",
+                origin=f"{arrival.name}@{arrival.version}",
                 version=None,
                 new=False,
-                certificates=_inspect(one, trusted, {}),
-                carried_keys=_carried(one),
+                certificates=_inspect(arrival, trusted, {}),
+                carried_keys=_carried(arrival),
             )
-            for one in incoming
+            for arrival in incoming
         ]
 
 

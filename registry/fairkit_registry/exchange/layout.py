@@ -173,7 +173,7 @@ def arrivals(index: bytes, staged: Mapping[str, Staged]) -> list[Arrival]:
     if not isinstance(manifests, list) or not manifests:
         raise ArchiveError("the archive holds no models: its index.json lists no manifest")
     found = [_arrival(_read(entry, staged, MANIFEST, "manifest"), staged) for entry in manifests]
-    return sorted(found, key=lambda one: (one.name, one.version))
+    return sorted(found, key=lambda arrival: (arrival.name, arrival.version))
 
 
 def _find(entry: Any, staged: Mapping[str, Staged], where: str) -> Staged:

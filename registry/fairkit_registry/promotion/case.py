@@ -118,10 +118,12 @@ def worse_findings(before: Report, after: Report, wanted: Sequence[str] = (ALL,)
     level = 1 - (1 - after.confidence) / max(1, len(earlier))
     worse, unknown = [], []
     for one in earlier:
-        other = later.get(one.key)
-        interval = None if other is None else difference_interval(one, other, level)
+        counterpart = later.get(one.key)
+        interval = None if counterpart is None else difference_interval(one, counterpart, level)
         title = one.metric if one.sensitive is None else f"{one.metric}:{one.sensitive}"
-        pair = Pair(title=title, before=one.value, after=None if other is None else other.value, interval=interval)
+        pair = Pair(
+            title=title, before=one.value, after=None if counterpart is None else counterpart.value, interval=interval
+        )
         if interval is None:
             unknown.append(pair)
         elif interval[0] > 0 if one.better == "lower" else interval[1] < 0:

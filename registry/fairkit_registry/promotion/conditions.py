@@ -58,22 +58,22 @@ class Condition(Protocol):
 
 def conditions(policy: AliasPolicy) -> tuple[Condition, ...]:
     """Return what an alias asks, in the order in which reasons are told."""
-    asked: list[Condition] = [Fresh(policy.max_age_days)]
-    asked += [Rules(policy.rules, policy.confidence)] if policy.rules else [OwnVerdict(policy.confidence)]
-    asked += [Settings(policy.settings), NothingDropped()]
+    parts: list[Condition] = [Fresh(policy.max_age_days)]
+    parts += [Rules(policy.rules, policy.confidence)] if policy.rules else [OwnVerdict(policy.confidence)]
+    parts += [Settings(policy.settings), NothingDropped()]
     if policy.min_rows is not None:
-        asked.append(MinRows(policy.min_rows))
+        parts.append(MinRows(policy.min_rows))
     if policy.data_keys and not policy.unseen:  # who seals rows has signed for them
-        asked.append(SignedRows(policy.data_keys))
+        parts.append(SignedRows(policy.data_keys))
     if policy.plain:
-        asked.append(Plain())
+        parts.append(Plain())
     if policy.locked or policy.unseen:
-        asked.append(Locked(policy.data_keys if policy.unseen else policy.keys, unseen=policy.unseen))
+        parts.append(Locked(policy.data_keys if policy.unseen else policy.keys, unseen=policy.unseen))
     if policy.no_worse:
-        asked.append(NoWorse(policy.no_worse))
+        parts.append(NoWorse(policy.no_worse))
     if policy.gone:
-        asked.append(Gone(policy.gone))
-    return (*asked, Choices())
+        parts.append(Gone(policy.gone))
+    return (*parts, Choices())
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,13 +129,13 @@ class Rules:
                 case.refuse(f"policy: {rule.reason}")
             elif rule.verdict == "inconclusive":
                 case.doubt(f"policy, inconclusive: {rule.reason}")
-            found = [finding for finding in report.findings if finding.metric == rule.metric]
-            low = [one.confidence for one in found if one.confidence < self.confidence]
+            findings = [finding for finding in report.findings if finding.metric == rule.metric]
+            low = [finding.confidence for finding in findings if finding.confidence < self.confidence]
             if low:
                 case.refuse(
                     f"{rule.metric} was audited at confidence {min(low):g}; the alias asks for {self.confidence:g}"
                 )
-            between = sorted({one.sensitive for one in found if one.sensitive})
+            between = sorted({finding.sensitive for finding in findings if finding.sensitive})
             if rule.sensitive is None and between and "data.sensitive" not in case.alias.policy.settings:
                 case.refuse(
                     f"the alias's rule on {rule.metric} names no column and the alias does not pin data.sensitive, so "
@@ -153,8 +153,10 @@ class OwnVerdict:
     def judge(self, case: Case, deciding: Certificate) -> None:
         """Refuse a fail, or no policy at all."""
         report = deciding.report
-        told = {
-            verdict: "; ".join(one.reason or one.metric for one in report.policy if one.verdict == verdict)
+        reasons = {
+            verdict: "; ".join(
+                judgement.reason or judgement.metric for judgement in report.policy if judgement.verdict == verdict
+            )
             for verdict in ("fail", "inconclusive")
         }
         if report.verdict is None:
@@ -163,9 +165,9 @@ class OwnVerdict:
                 "rules"
             )
         elif report.verdict == "fail":
-            case.refuse(f"the certificate says that the model failed its policy: {told['fail']}")
+            case.refuse(f"the certificate says that the model failed its policy: {reasons['fail']}")
         elif report.verdict == "inconclusive":
-            case.doubt(f"the certificate says that its policy is inconclusive: {told['inconclusive']}")
+            case.doubt(f"the certificate says that its policy is inconclusive: {reasons['inconclusive']}")
         if report.confidence < self.confidence:
             case.refuse(f"the audit's confidence is {report.confidence:g}; the alias asks for {self.confidence:g}")
 
@@ -188,12 +190,12 @@ class Settings:
         )
         for text in pins.deviations(settings, self.pinned):
             case.refuse(f"setting {text}. {how} pins the settings of a certificate")
-        found = pins.named(settings)
+        names = pins.named(settings)
         before = {} if case.current is None else pins.named(case.current.settings)
-        for name in _free(case, found):
-            if name in before and not pins.same(name, found[name], before[name]):
+        for name in _free(case, names):
+            if name in before and not pins.same(name, names[name], before[name]):
                 case.refuse(
-                    f"setting {name} is {pins.shown(found[name])}, in the certificate of the current version "
+                    f"setting {name} is {pins.shown(names[name])}, in the certificate of the current version "
                     f"{case.version.name}@{case.alias.version} it is {pins.shown(before[name])}, and the alias does "
                     f"not pin it. {how} pins the settings of a certificate"
                 )
@@ -227,8 +229,8 @@ class NothingDropped:
     def judge(self, case: Case, deciding: Certificate) -> None:
         """Refuse where there are."""
         policy, data = case.alias.policy, deciding.report.data
-        asked = {part for rule in policy.rules for part in str(rule.get("sensitive") or "").split("+")}
-        extra = sorted({part for name in data.groups for part in name.split("+")} - asked)
+        columns = {part for rule in policy.rules for part in str(rule.get("sensitive") or "").split("+")}
+        extra = sorted({part for name in data.groups for part in name.split("+")} - columns)
         if data.dropped_rows and policy.rules and extra and "data.sensitive" not in policy.settings:
             case.refuse(
                 f"{data.dropped_rows:,} rows were left out, and setting data.sensitive has columns that no rule of the "
@@ -267,16 +269,16 @@ class SignedRows:
 
     def judge(self, case: Case, deciding: Certificate) -> None:
         """Refuse another one."""
-        found, data = signed_table(deciding, [parse_public(pem) for pem in self.keys]), deciding.report.data
-        if found is None:
+        table, data = signed_table(deciding, [parse_public(pem) for pem in self.keys]), deciding.report.data
+        if table is None:
             case.refuse(
                 f"the alias asks for a table that one of its keys for tables has signed, and the certificate has no "
                 f"such statement about {data.name} ({data.sha256[:16]}): `fairkit policy lock --data TABLE` without a "
                 "policy makes one, `fairkit certify ... --signed-data FILE` takes it"
             )
             return
-        purpose = f": {found.purpose}" if found.purpose else ""
-        case.note(f"the table {found.name} is signed by key {found.keyids[0][:16]}{purpose}")
+        purpose = f": {table.purpose}" if table.purpose else ""
+        case.note(f"the table {table.name} is signed by key {table.keyids[0][:16]}{purpose}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,10 +306,10 @@ class Locked:
             return
         log = case.registry.log()[::-1]
         arrived = next(
-            one for one in log if one.action in ("add", "import") and one.body["model"] == case.version.model
+            event for event in log if event.action in ("add", "import") and event.body["model"] == case.version.model
         )
-        locks = [one for one in log if one.action == "lock" and one.name == case.version.name]
-        first = next((one for one in locks if one.body["statement"] == lock.statement_sha256), None)
+        locks = [event for event in log if event.action == "lock" and event.name == case.version.name]
+        first = next((event for event in locks if event.body["statement"] == lock.statement_sha256), None)
         if first is None:
             case.refuse(f"the certificate's policy lock is not registered for {case.version.name}: {_HOW}")
         elif first.seq > arrived.seq:
@@ -316,7 +318,7 @@ class Locked:
                 f"policy may have been chosen to fit it. {_HOW}"
             )
         else:
-            _check_newest(case, lock, [one for one in locks if one.seq < arrived.seq])
+            _check_newest(case, lock, [event for event in locks if event.seq < arrived.seq])
             case.note(
                 f"policy, table and settings were locked at {lock.locked_at:%Y-%m-%d %H:%M} UTC by key "
                 f"{lock.keyids[0][:16]}, registered as event {first.seq}, before the model (event {arrived.seq})"
@@ -336,11 +338,11 @@ class Locked:
             if bad:
                 raise CertificateError(f"it was revoked: {case.revoked[bad[0]]}")
             check_lock(deciding, lock)
-            own = set(lock.keyids) & set(deciding.keyids)
+            shared_keys = set(lock.keyids) & set(deciding.keyids)
             if self.unseen and not lock.sealed:
                 raise CertificateError("it names its table, and the alias asks for sealed rows (--data-salted)")
-            if self.unseen and own:
-                raise CertificateError(f"key {min(own)[:16]} has sealed the rows and signed the certificate")
+            if self.unseen and shared_keys:
+                raise CertificateError(f"key {min(shared_keys)[:16]} has sealed the rows and signed the certificate")
         except CertificateError as error:
             case.refuse(f"the certificate's policy lock does not count: {error}")
             return None
@@ -355,7 +357,7 @@ def _check_newest(case: Case, lock: PolicyLock, before: Sequence[Event]) -> None
             f"another policy lock was registered for {case.version.name} later (event {newest.seq}) and before the "
             "model: that one counts"
         )
-    others = {one.body["statement"] for one in before} - {lock.statement_sha256}
+    others = {event.body["statement"] for event in before} - {lock.statement_sha256}
     if others:
         case.note(f"{len(others)} earlier policy lock{'s' * (len(others) > 1)} of {case.version.name} were replaced")
 
@@ -400,14 +402,14 @@ class Choices:
     def judge(self, case: Case, deciding: Certificate) -> None:
         """Note it."""
         policy, report = case.alias.policy, deciding.report
-        odd, found = pins.lines(deciding.settings), pins.named(deciding.settings)
+        odd, names = pins.lines(deciding.settings), pins.named(deciding.settings)
         if odd:
             case.note(f"settings of the audit that are not the default: {'; '.join(odd)}")
-        free = [f"{name} {pins.shown(found[name])}" for name in _free(case, found)]
+        free = [f"{name} {pins.shown(names[name])}" for name in _free(case, names)]
         if free:
             case.note(f"the signer chose {', '.join(free)}; `like` in the alias's policy would fix it")
         if not policy.rules and report.verdict == "pass":
-            rules = ", ".join(f"{one.metric}:{one.sensitive or 'all rows'}" for one in report.policy)
+            rules = ", ".join(f"{judgement.metric}:{judgement.sensitive or 'all rows'}" for judgement in report.policy)
             case.note(f"the alias has no rules, so what a pass takes was the signer's choice: {rules}")
         if not policy.data and not policy.data_keys:
             case.note(
@@ -423,42 +425,44 @@ class Choices:
 def read_policy(path: Path) -> AliasPolicy:
     """Read the conditions of an alias from a TOML file; files that it names lie beside it."""
     try:
-        told = tomllib.loads(read_limited(path, 1 << 20, "the policy of an alias").decode("utf-8-sig"))
+        record = tomllib.loads(read_limited(path, 1 << 20, "the policy of an alias").decode("utf-8-sig"))
     except ValueError as error:
         raise RegistryError(f"{path} is not valid TOML: {error}") from None
-    known = {each.name for each in dataclasses.fields(AliasPolicy)} - {"gone", "data_keys"} | {"like"}
-    for name in told:
-        if name not in known:
-            raise RegistryError(f"{path}: no alias asks for {name!r}. {did_you_mean(name, known, what='conditions')}")
+    names = {each.name for each in dataclasses.fields(AliasPolicy)} - {"gone", "data_keys"} | {"like"}
+    for name in record:
+        if name not in names:
+            raise RegistryError(f"{path}: no alias asks for {name!r}. {did_you_mean(name, names, what='conditions')}")
     kinds: dict[str, tuple[type, ...]] = {"max_age_days": (int, float), "confidence": (int, float), "min_rows": (int,)}
     kinds |= dict.fromkeys(("plain", "locked", "unseen", "open"), (bool,)) | {"like": (str,), "settings": (dict,)}
-    for name, value in told.items():
-        listed = isinstance(value, list) and all(isinstance(one, dict if name == "rules" else str) for one in value)
+    for name, value in record.items():
+        listed = isinstance(value, list) and all(isinstance(item, dict if name == "rules" else str) for item in value)
         if not (isinstance(value, kinds[name]) if name in kinds else listed) or (
             isinstance(value, bool) and kinds.get(name) != (bool,)
         ):
             raise RegistryError(f"{path}: {name} = {str(value)[:80]!r} is not of the form that it has")
-    if not 0 < told.get("confidence", 0.95) < 1:
-        raise RegistryError(f"{path}: confidence = {told['confidence']} is not between 0 and 1; 0.95 is usual")
-    if "like" in told and "settings" in told:
+    if not 0 < record.get("confidence", 0.95) < 1:
+        raise RegistryError(f"{path}: confidence = {record['confidence']} is not between 0 and 1; 0.95 is usual")
+    if "like" in record and "settings" in record:
         raise RegistryError(f"{path}: like and [settings] both say what to pin; give one of them")
-    beside = path.parent
-    given: dict[str, Any] = {name: told[name] for name in told if name in kinds and name not in ("like", "settings")}
-    given |= {name: tuple(told[name]) for name in ("no_worse", "checks") if name in told}
-    given["keys"] = tuple(load_public(beside / name).pem for name in told.get("keys", ()))
-    given["data"], given["data_keys"] = read_data(told.get("data", ()), beside)
+    folder = path.parent
+    fields: dict[str, Any] = {
+        name: record[name] for name in record if name in kinds and name not in ("like", "settings")
+    }
+    fields |= {name: tuple(record[name]) for name in ("no_worse", "checks") if name in record}
+    fields["keys"] = tuple(load_public(folder / name).pem for name in record.get("keys", ()))
+    fields["data"], fields["data_keys"] = read_data(record.get("data", ()), folder)
     try:
-        given["rules"] = tuple(Rule.from_dict(rule).to_dict() for rule in told.get("rules", ()))
+        fields["rules"] = tuple(Rule.from_dict(rule).to_dict() for rule in record.get("rules", ()))
     except (PolicyError, KeyError, TypeError) as error:
         raise RegistryError(f"{path}: [[rules]]: {error}") from None
-    if "settings" in told:
-        given["settings"] = pins.of_tables(told["settings"], f"{path} [settings]")
-    if "like" in told:
-        if not given["keys"]:
+    if "settings" in record:
+        fields["settings"] = pins.of_tables(record["settings"], f"{path} [settings]")
+    if "like" in record:
+        if not fields["keys"]:
             raise RegistryError(f"{path}: like pins the settings of a certificate that the alias trusts: name its keys")
-        signed = verify(Certificate.read_file(beside / told["like"]), [parse_public(pem) for pem in given["keys"]])
-        given["settings"] = pins.named(signed.settings)
-    return AliasPolicy(**given)
+        signed = verify(Certificate.read_file(folder / record["like"]), [parse_public(pem) for pem in fields["keys"]])
+        fields["settings"] = pins.named(signed.settings)
+    return AliasPolicy(**fields)
 
 
 def read_data(named: Sequence[str], beside: Path = Path()) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -29,7 +29,7 @@ class Decision:
     """Whether a version may be what an alias means."""
 
     version: Version  # what was asked for
-    alias: Alias  # what was asked for
+    alias: Alias
     reasons: tuple[Reason, ...]  # everything that speaks against it, and notes
     certificate: Certificate | None
 
@@ -57,12 +57,12 @@ def evaluate(registry: Registry, reference: str, alias: str, *, now: datetime | 
     An alias that was not made has the default policy, which trusts no key: it refuses.
     """
     version = registry.version(reference)
-    held = registry.alias(version.name, names.check_alias(alias))
-    if held is None:
-        held = Alias(
+    alias_record = registry.alias(version.name, names.check_alias(alias))
+    if alias_record is None:
+        alias_record = Alias(
             name=version.name, alias=alias, policy=AliasPolicy(), version=None, certificate=None, changed_at=""
         )
-    case = Case(registry, version, held, now or datetime.now(UTC))
+    case = Case(registry, version, alias_record, now or datetime.now(UTC))
     try:
         case.revoked = registry.revoked()
     except RegistryError as error:
@@ -70,14 +70,14 @@ def evaluate(registry: Registry, reference: str, alias: str, *, now: datetime | 
     problem = registry.blobs.problem(version.model)
     if problem is not None:
         case.refuse(f"the model file is not what was added: {problem}")
-    trusted = trusted_keys(held.policy)
+    trusted = trusted_keys(alias_record.policy)
     case.current = _of_current(case, trusted) if trusted else None
-    deciding = None if held.policy.open else _decide(case, trusted)
+    deciding = None if alias_record.policy.open else _decide(case, trusted)
     if problem is None:
         ask_plugins(case, deciding)
     order = ("refused", "inconclusive", "note")
     reasons = tuple(sorted(case.reasons, key=lambda reason: order.index(reason.kind)))
-    return Decision(version=version, alias=held, reasons=reasons, certificate=deciding)
+    return Decision(version=version, alias=alias_record, reasons=reasons, certificate=deciding)
 
 
 def promote(registry: Registry, reference: str, alias: str, *, now: datetime | None = None) -> Decision:
@@ -118,12 +118,12 @@ def _decide(case: Case, trusted: Sequence[PublicKey]) -> Certificate | None:
         return None
     usable = _on_data(found, policy)
     if not usable:
-        given = ", ".join(sorted({one.report.data.sha256[:16] for one in found}))
+        digests = ", ".join(sorted({certificate.report.data.sha256[:16] for certificate in found}))
         case.refuse(
             f"no certificate of {reference} is about the data that {alias!r} asks for "
-            f"({', '.join(digest[:16] for digest in policy.data)}); they are about {given}"
+            f"({', '.join(digest[:16] for digest in policy.data)}); they are about {digests}"
         )
-    fitting = [one for one in usable if Settings(policy.settings).fits(case, one)]
+    fitting = [certificate for certificate in usable if Settings(policy.settings).fits(case, certificate)]
     candidates = _newest(fitting or usable or found)
     for candidate in candidates:
         for condition in conditions(policy):
@@ -145,10 +145,12 @@ def _valid(case: Case, version: Version, trusted: Sequence[PublicKey]) -> Iterat
     for digest in (*version.certificates, *sorted(elsewhere)):
         try:
             raw = case.registry.certificate(digest)
-            found = certificates.verify(raw, trusted, model_sha256=version.model, revoked=case.revoked)
-            known = good.get(found.statement_sha256, found)
+            certificate = certificates.verify(raw, trusted, model_sha256=version.model, revoked=case.revoked)
+            earlier = good.get(certificate.statement_sha256, certificate)
             # of two copies the one with more trusted keys stands for the statement
-            good[found.statement_sha256] = min(found, known, key=lambda one: (-len(one.keyids), one.sha256))
+            good[certificate.statement_sha256] = min(
+                certificate, earlier, key=lambda certificate: (-len(certificate.keyids), certificate.sha256)
+            )
             continue
         except (CertificateError, RegistryError) as error:
             text = f"certificate {digest[:12]} of {version.reference} does not count: {error}"
@@ -168,13 +170,13 @@ def _newest(found: Iterable[Certificate]) -> list[Certificate]:
 
     Of several the newest decides, so that nobody can pick the audit that came out best.
     """
-    listed = sorted(found, key=lambda one: (one.audited_at, one.statement_sha256))
-    return [one for one in listed if one.audited_at == listed[-1].audited_at]
+    listed = sorted(found, key=lambda certificate: (certificate.audited_at, certificate.statement_sha256))
+    return [certificate for certificate in listed if certificate.audited_at == listed[-1].audited_at]
 
 
 def _on_data(found: Iterable[Certificate], policy: AliasPolicy) -> list[Certificate]:
     """Return the certificates about a table that the alias names, or all where it names none."""
-    return [one for one in found if not policy.data or one.report.data.sha256 in policy.data]
+    return [certificate for certificate in found if not policy.data or certificate.report.data.sha256 in policy.data]
 
 
 def _of_current(case: Case, trusted: Sequence[PublicKey]) -> Certificate | None:
@@ -183,15 +185,15 @@ def _of_current(case: Case, trusted: Sequence[PublicKey]) -> Certificate | None:
         return None
     current = case.registry.version(f"{case.version.name}@{case.alias.version}")
     quiet = Case(case.registry, current, case.alias, case.now, case.revoked)
-    found = _newest(_on_data(_valid(quiet, current, trusted), case.alias.policy))
-    return found[-1] if found else None
+    newest = _newest(_on_data(_valid(quiet, current, trusted), case.alias.policy))
+    return newest[-1] if newest else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demotion:
     """What became of an alias that was to be taken back."""
 
-    name: str  # which
+    name: str  # the model's
     alias: str  # which
     version: int  # the version that it was taken from
     now: int | None  # what it points to now; None: nothing

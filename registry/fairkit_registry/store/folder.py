@@ -31,8 +31,8 @@ def staging_in(blobs: BlobStore) -> Iterator[Staging]:
     try:
         yield staging
     finally:
-        for one in staging.all:
-            one.discard()
+        for staged in staging.all:
+            staged.discard()
 
 
 class Staging:
@@ -131,10 +131,10 @@ class RegistryFolder:
         """Compare the rows about a model (or all) with the log, and return what the log says."""
         try:
             state = replayed(tables.of_model(connection, name))
-            found = list(differences(connection, state, name))
+            problems = list(differences(connection, state, name))
         except UNREADABLE as error:
-            found = [unreadable(error)]
-        for text in found:
+            problems = [unreadable(error)]
+        for text in problems:
             raise TamperedError(
                 f"the index of {self.path} was changed from outside: {text}. `fairkit registry check` lists all "
                 "damage; restore index.sqlite from a backup"
@@ -243,7 +243,7 @@ class Heads:
         self.folder = folder
         self.own = own_files(folder)
         self.complete = False
-        self.witnesses = tuple(Path(one) for one in witnesses)
+        self.witnesses = tuple(Path(path) for path in witnesses)
         for witness in self.witnesses:
             if str(witness).startswith(("http:", "https:")):
                 raise RegistryError(f"the witness {witness} is an address, which is not read: name a file")

@@ -157,9 +157,9 @@ def _translate(error: sqlite3.Error, path: Path) -> RegistryError:
 
 def _check_sqlite() -> None:
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
-        needed = ".".join(map(str, OLDEST_SQLITE))
+        oldest = ".".join(map(str, OLDEST_SQLITE))
         raise RegistryError(
-            f"the registry needs SQLite {needed} or newer; this Python has {sqlite3.sqlite_version}: use a newer Python"
+            f"the registry needs SQLite {oldest} or newer; this Python has {sqlite3.sqlite_version}: use a newer Python"
         )
 
 
@@ -314,9 +314,9 @@ class Index:
         A view in place of a table could show one row to a check and another one to what follows.
         """
         with self.read() as connection:
-            found = dict(connection.execute(SCHEMA).fetchall())
-        own = own_schema(MIGRATIONS)
-        odd = sorted(name for name in {*found, *own} if found.get(name) != own.get(name))
+            present = dict(connection.execute(SCHEMA).fetchall())
+        expected = own_schema(MIGRATIONS)
+        odd = sorted(name for name in {*present, *expected} if present.get(name) != expected.get(name))
         return [f"{self.path}: {name} is not the table, index or trigger that it should be" for name in odd]
 
     def damage(self) -> list[str]:
@@ -370,12 +370,14 @@ class AliasPolicy:
         absent = [name for name in _ALWAYS if name not in record]
         if absent:
             raise TypeError(f"the policy of an alias does not say {', '.join(absent)}")
-        known = {each.name for each in dataclasses.fields(cls)}
-        given = {_FORMER.get(key, key): tuple(one) if isinstance(one, list) else one for key, one in record.items()}
+        names = {each.name for each in dataclasses.fields(cls)}
+        fields = {
+            _FORMER.get(key, key): tuple(item) if isinstance(item, list) else item for key, item in record.items()
+        }
         empty: tuple[Any, ...] = (None, False, (), {})
-        asked = {key for key, value in given.items() if not (key in known or value in empty or (key, value) == _ONE)}
-        kept: dict[str, Any] = {key: given[key] for key in given if key in known}
-        return cls(**kept | {"gone": tuple(sorted({*kept.get("gone", ()), *asked}))})
+        unknown = {key for key, value in fields.items() if not (key in names or value in empty or (key, value) == _ONE)}
+        arguments: dict[str, Any] = {key: fields[key] for key in fields if key in names}
+        return cls(**arguments | {"gone": tuple(sorted({*arguments.get("gone", ()), *unknown}))})
 
 
 _ALWAYS = ("rules", "keys", "max_age_days", "data", "no_worse", "confidence", "checks", "open")
@@ -389,14 +391,14 @@ _FORMER = {"pre_registered": "locked"}
 class Version:
     """One version of a model."""
 
-    name: str  # which; versions count from 1 without gaps and are never changed
-    version: int  # which; versions count from 1 without gaps and are never changed
-    model: str  # SHA-256 and bytes of the ONNX file
-    size: int  # SHA-256 and bytes of the ONNX file
+    name: str  # the model's
+    version: int  # from 1 without gaps, never changed
+    model: str  # the SHA-256 of the ONNX file
+    size: int  # its bytes
     filename: str  # what the file was called when it was added
     parent: str | None  # the version it was made from, as `name@version`; None where nobody said
     tags: tuple[str, ...]  # what the user wanted to remember
-    notes: str  # what the user wanted to remember
+    notes: str
     origin: str | None  # the version in another registry that this one was imported from, else None
     added_at: str  # when, UTC
     certificates: tuple[str, ...] = ()  # the SHA-256 of each certificate file, in the order they were attached

@@ -91,9 +91,9 @@ class Registry:
         with self.staging() as staged:
             owned = [staged.certificate(Path(path), version.model) for path in certificates]
             with self.folder.write(version.name) as connection:
-                known = tables.find_version(connection, version.name, version.version).certificates
+                digests = tables.find_version(connection, version.name, version.version).certificates
                 for certificate in owned:
-                    if certificate.digest not in known:
+                    if certificate.digest not in digests:
                         tables.attach(connection, self.blobs, version, certificate, at)
                 return tables.find_version(connection, version.name, version.version)
 
@@ -111,19 +111,19 @@ class Registry:
     def revoked(self) -> dict[str, str]:
         """Return why what was revoked counts no longer, by key id and by the digest of a certificate's statement."""
         known: dict[str, str] = {}
-        former: int | None = None
+        earlier: int | None = None
         with self.folder.index.read() as connection:
             for event in tables.of_model(connection, None):
                 if event.action != "revoke":
                     continue
                 body = event.body
-                former = event.seq if "list" in body else None
+                earlier = event.seq if "list" in body else None
                 if "list" not in body:
                     why = f"{body['reason']} (event {event.seq}, by {body['by']})"
                     known[body.get("key") or body["certificate"]] = why
-        if former is not None:
+        if earlier is not None:
             raise RegistryError(
-                f"event {former} took in a revocation list, which fairkit no longer reads: write down what it revoked "
+                f"event {earlier} took in a revocation list, which fairkit no longer reads: write down what it revoked "
                 "with `fairkit registry revoke KEY-OR-CERTIFICATE --reason TEXT`; the first such event settles it"
             )
         return known
@@ -133,11 +133,11 @@ class Registry:
         jsonio.check_name(name)
         lock = PolicyLock.verify(raw, keys) if keys else PolicyLock.read(raw)
         with self.staging() as staged, self.folder.write(name) as connection:
-            known = [one for one in tables.of_model(connection, name) if one.action == "lock"]
-            if not known or known[-1].body["statement"] != lock.statement_sha256:
-                kept = staged.take(self.blobs.stage([raw]))
-                tables.keep(connection, self.blobs, kept, "lock")
-                body = {"lock": kept.digest, "statement": lock.statement_sha256, "data": lock.data_sha256}
+            locks = [event for event in tables.of_model(connection, name) if event.action == "lock"]
+            if not locks or locks[-1].body["statement"] != lock.statement_sha256:
+                staged_lock = staged.take(self.blobs.stage([raw]))
+                tables.keep(connection, self.blobs, staged_lock, "lock")
+                body = {"lock": staged_lock.digest, "statement": lock.statement_sha256, "data": lock.data_sha256}
                 tables.append(connection, "lock", name, body, at=tables.now())
         return lock
 
@@ -234,9 +234,9 @@ class Registry:
         """Return the digest of every certificate that versions of all models, or with this file, have or once had."""
         with self.folder.index.read() as connection:
             state = self.folder.confirm(connection)
-        held = state.owned | state.detached
-        found = (one for one in held if model in (None, state.versions[f"{one[0]}@{one[1]}"][0]))
-        return tuple(sorted({digest for _, _, digest in found}))
+        pairs = state.owned | state.detached
+        pairs_of_model = (pair for pair in pairs if model in (None, state.versions[f"{pair[0]}@{pair[1]}"][0]))
+        return tuple(sorted({digest for _, _, digest in pairs_of_model}))
 
     def model_path(self, version: Version) -> Path:
         """Return the path of a version's ONNX file, after hashing the file again."""
@@ -270,9 +270,9 @@ def locate(
 def witnesses(named: str | Sequence[str] | None, *, folder: Path | None = None) -> tuple[str, ...]:
     """Return the witnesses that a configuration names: paths start from the file's folder."""
     listed = [named] if isinstance(named, str) else list(named or ())
-    if not all(isinstance(one, str) for one in listed):
+    if not all(isinstance(item, str) for item in listed):
         raise RegistryError("[registry] witness in fairkit.toml is a path, or a list of them")
-    return tuple(one if "://" in one or folder is None else str(folder / one) for one in listed)
+    return tuple(path if "://" in path or folder is None else str(folder / path) for path in listed)
 
 
 def resolve(name: str, registry_path: str | Path, *, witnesses: Sequence[str | Path] = ()) -> Path:
@@ -308,9 +308,9 @@ def register_pair(
 ) -> tuple[Version, Version]:
     """Add a mitigated file with the model that it was made from as its parent."""
     with Registry(registry_path, create=True, witnesses=witnesses) as registry:
-        known = _parent(registry, name, before)
-        if known is not None and known.startswith(f"{name}@"):
-            base = registry.version(known)
+        parent = _parent(registry, name, before)
+        if parent is not None and parent.startswith(f"{name}@"):
+            base = registry.version(parent)
         else:
             base = registry.add(name, before, tags=("before",), notes=f"before {method}")
         made = registry.add(name, after, parent=base.reference, tags=("mitigated",), notes=f"mitigated with {method}")
@@ -337,10 +337,10 @@ class CheckResult:
 
     problems: tuple[str, ...]  # sentences; empty when all is well
     notes: tuple[str, ...]  # what is harmless: leftovers that `gc` removes
-    blobs: int  # how many blobs were hashed again, and their bytes
-    size: int  # how many blobs were hashed again, and their bytes
-    versions: int  # how many versions and events were followed
-    events: int  # how many versions and events were followed
+    blobs: int  # how many blobs were hashed again
+    size: int  # their bytes
+    versions: int  # how many versions were followed
+    events: int  # how many events
     head: str  # digest of the newest event. Who keeps it elsewhere can tell later whether the log was rewritten
 
     def to_dict(self) -> dict[str, Any]:
@@ -402,9 +402,9 @@ def _forgotten(registry: Registry, digests: list[str]) -> list[str]:
         remembered = registry.folder.heads.read()
     except RegistryError as error:
         return [str(error)]
-    for one in remembered:
+    for witness in remembered:
         try:
-            one.check(digests, registry.path)
+            witness.check(digests, registry.path)
         except RegistryError as error:
             problems.append(str(error))
     return problems
@@ -432,11 +432,11 @@ def _subject_problems(registry: Registry, reference: str, certificate: str, mode
 
 
 def _leftovers(registry: Registry) -> Iterator[str]:
-    found = list(registry.blobs.digests())  # before the rows: others may be adding
+    digests = list(registry.blobs.digests())  # before the rows: others may be adding
     with registry.folder.index.read() as connection:
-        known = {row[0] for row in connection.execute("SELECT digest FROM blobs")}
-    for digest in found:
-        if digest not in known:
+        referenced = {row[0] for row in connection.execute("SELECT digest FROM blobs")}
+    for digest in digests:
+        if digest not in referenced:
             yield (
                 f"blob {digest} belongs to nothing: an interrupted process left it, or the index is older than the "
                 "files. `fairkit registry check --gc` removes it once the head is known to be the newest"
@@ -468,10 +468,10 @@ def gc(registry: Registry, *, dry_run: bool = False) -> Removed:
     removed: list[str] = []
     size = 0
     with registry.folder.index.write() as connection:
-        known = {row[0] for row in connection.execute("SELECT digest FROM blobs")}
+        referenced = {row[0] for row in connection.execute("SELECT digest FROM blobs")}
         # what the log refers to stays, whatever was done to the tables
-        known |= registry.folder.confirm(connection).blobs()
-        loose = [registry.blobs.path(digest) for digest in registry.blobs.digests() if digest not in known]
+        referenced |= registry.folder.confirm(connection).blobs()
+        loose = [registry.blobs.path(digest) for digest in registry.blobs.digests() if digest not in referenced]
         for path in (*loose, *registry.blobs.abandoned()):
             size += _remove(path, removed, dry_run=dry_run)
     return Removed(files=tuple(removed), size=size)

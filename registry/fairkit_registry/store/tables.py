@@ -188,8 +188,8 @@ def refuse_unknown(connection: sqlite3.Connection, name: str, number: int | None
     newest = connection.execute("SELECT max(version) FROM versions WHERE name = ?", (name,)).fetchone()[0]
     if newest is not None:
         raise RegistryError(f"there is no version {number} of {name}; its versions go from 1 to {newest}")
-    known = [row[0] for row in connection.execute("SELECT DISTINCT name FROM versions")]
-    raise RegistryError(f"the registry has no model {name!r}. {did_you_mean(name, known, what='models')}")
+    names = [row[0] for row in connection.execute("SELECT DISTINCT name FROM versions")]
+    raise RegistryError(f"the registry has no model {name!r}. {did_you_mean(name, names, what='models')}")
 
 
 @dataclass(slots=True)
@@ -218,10 +218,10 @@ class Replayed:
             self.owned.discard((name, body["version"], body["certificate"]))
             self.detached.add((name, body["version"], body["certificate"]))
         elif event.action == "alias":
-            held = self.aliases.get(f"{name}@{body['alias']}", (None, None, None, None))
+            record = self.aliases.get(f"{name}@{body['alias']}", (None, None, None, None))
             # an older version of the program wrote fewer conditions, each of which has a default
             policy = AliasPolicy.from_dict(body["policy"]).to_dict()
-            self.aliases[f"{name}@{body['alias']}"] = (policy, *held[1:3], event.at)
+            self.aliases[f"{name}@{body['alias']}"] = (policy, *record[1:3], event.at)
         elif event.action in ("revoke", "lock", "served"):  # earlier versions kept lists and statements of watches
             self.lists |= {body[key] for key in ("list", "lock", "file") if key in body}
         elif event.action == "remove-alias":
@@ -256,8 +256,8 @@ def differences(connection: sqlite3.Connection, state: Replayed, name: str | Non
     )
     stored = {tuple(row) for row in rows}
     for owner, version, digest in sorted(state.owned ^ stored):
-        known = (owner, version, digest) in state.owned
-        where = "the log but not in the tables" if known else "the tables but not in the log"
+        is_attached = (owner, version, digest) in state.owned
+        where = "the log but not in the tables" if is_attached else "the tables but not in the log"
         yield f"certificate {digest[:12]} of {owner}@{version} is in {where}"
 
 
@@ -273,10 +273,10 @@ def unreadable(error: Exception) -> str:
 def _versions(connection: sqlite3.Connection, name: str | None) -> dict[str, Any]:
     versions = {}
     for row in connection.execute(VERSION_ROWS + "WHERE ? IS NULL OR v.name = ?", (name, name)):
-        one = read_version(row)
-        versions[one.reference] = (
-            *(one.model, one.filename, one.parent, one.notes, one.tags),
-            *(one.origin, one.added_at),
+        version = read_version(row)
+        versions[version.reference] = (
+            *(version.model, version.filename, version.parent, version.notes, version.tags),
+            *(version.origin, version.added_at),
         )
     return versions
 
@@ -314,8 +314,8 @@ class Event:
     action: str
     name: str | None  # the model it is about
     body: dict[str, Any]  # what was done; enough to rebuild the tables from the log
-    previous: str  # the digest of the event before it, and its own: SHA-256 over the canonical JSON of the rest
-    digest: str  # the digest of the event before it, and its own: SHA-256 over the canonical JSON of the rest
+    previous: str  # the digest of the event before it
+    digest: str  # its own: SHA-256 over the canonical JSON of the rest
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form."""

@@ -25,7 +25,7 @@ _OUTCOMES = ("repaid", "paid", "actual", "observed", "truth", "ground_truth", "y
 _LOOK_AT = 65_536
 
 
-def look(data: Any) -> dict[str, Any]:
+def guess_roles(data: Any) -> dict[str, Any]:
     """Guess the label, its favorable value, the sensitive columns and columns of predictions from names and values."""
     from fairkit.data.sources import open_source
 
@@ -89,8 +89,8 @@ def _guess_predictions(source: Source, values: dict[str, list[str]]) -> dict[str
     outcome = any(name in lower for name in _OUTCOMES)
     if not scores and not (decisions and outcome):
         return {}
-    found = {"decision": decisions[0]} if decisions else {}
-    return found | ({"score": scores[0]} if scores else {})
+    roles = {"decision": decisions[0]} if decisions else {}
+    return roles | ({"score": scores[0]} if scores else {})
 
 
 def _guess_label(columns: list[str], values: dict[str, list[str]]) -> str | None:
