@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from fairkit.auditing.drawing import LabelPlan
     from fairkit.packs import Answered, Cell, Column, Fact, Flag, PackTable, Rendering
-    from fairkit.planning import Plan, RulePlan
+    from fairkit.planning.results import Plan, RulePlan
     from fairkit.results.findings import Finding
     from fairkit.results.report import Report
 

@@ -56,7 +56,10 @@ def judge(
         results = tuple(_judge_by_holm(rule, matching, failed, len(pairs)) for rule, matching in matched)
         return results, verdict_of([result.verdict for result in results])
     level = _level(pairs, confidence, adjustment)
-    results = tuple(_judge_rule(rule, matching, level) for rule, matching in matched)
+    results = tuple(
+        _worst(rule, [_judge_finding(rule, finding, level(finding)) for finding in matching])
+        for rule, matching in matched
+    )
     return results, verdict_of([result.verdict for result in results])
 
 
@@ -130,10 +133,6 @@ def _level(
         if decided >= k:
             return lambda finding, at=at: at  # type: ignore[misc]
     return lambda finding: 1 - alpha / m
-
-
-def _judge_rule(rule: Rule, findings: Sequence[Finding], level: Callable[[Finding], float]) -> RuleResult:
-    return _worst(rule, [_judge_finding(rule, finding, level(finding)) for finding in findings])
 
 
 def _holm(pairs: Sequence[tuple[Rule, Finding]], confidence: float) -> set[tuple[int, int]]:
