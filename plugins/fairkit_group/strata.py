@@ -366,12 +366,11 @@ def mean_differences(table: ScoreTable, buckets: ScoreTable | None, reference: i
     """
     mass = table.mass.sum(axis=2)
     squares = table.squares.sum(axis=2)
-    values, influence, influence_of_reference = _influences(mass, table.middles, reference)
+    values, influence, base_influence = _influences(mass, table.middles, reference)
     with np.errstate(all="ignore"):
         rows = mass.sum(axis=0) ** 2 / squares.sum(axis=0)
-        variance = (influence**2 * squares).sum(axis=0) + (influence_of_reference**2 * squares[:, [reference]]).sum(
-            axis=0
-        )
+        variance = (influence**2 * squares).sum(axis=0)
+        variance += (base_influence**2 * squares[:, [reference]]).sum(axis=0)
     degrees = np.minimum(rows, rows[reference]) - 1
     doubts: dict[int, str] = {}
     if isinstance(buckets, ScoreTable):
@@ -397,18 +396,18 @@ def _influences(mass: Array, scores: Array, reference: int) -> tuple[Array, Arra
         value = np.where(scale > 0, (mean - mean[reference]) / scale, np.nan)
         influence = (away / scale - value / (4 * scale**2) * (away**2 - spread)) / total
         base, base_spread = away[:, [reference]], spread[reference]
-        influence_of_reference = (-base / scale - value / (4 * scale**2) * (base**2 - base_spread)) / total[reference]
+        base_influence = (-base / scale - value / (4 * scale**2) * (base**2 - base_spread)) / total[reference]
     value[reference] = 0.0
-    return value, influence, influence_of_reference
+    return value, influence, base_influence
 
 
 def _dependent(buckets: ScoreTable, reference: int, groups: int) -> tuple[Array, Array, dict[int, str]]:
     """Return the variances, their degrees of freedom and what is in doubt, from buckets of clusters."""
     mass = buckets.mass.sum(axis=2).reshape(len(buckets.values), groups, SCORE_BUCKETS)
-    _, influence, influence_of_reference = _influences(mass.sum(axis=2), buckets.middles, reference)
+    _, influence, base_influence = _influences(mass.sum(axis=2), buckets.middles, reference)
     with np.errstate(all="ignore"):
         pull = np.einsum("ug,ugb->gb", np.nan_to_num(influence), mass)
-        pull = pull + np.einsum("ug,ub->gb", np.nan_to_num(influence_of_reference), mass[:, reference])
+        pull = pull + np.einsum("ug,ub->gb", np.nan_to_num(base_influence), mass[:, reference])
     sizes = mass.sum(axis=0)
     noise = noise_of(pull, (sizes > 0) | (sizes[reference] > 0), sizes)
     fewer = np.minimum(noise.effective, noise.effective[reference])

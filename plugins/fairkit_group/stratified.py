@@ -268,9 +268,8 @@ def single_pair(
     cells: StratumCells, stratum: int, a: int, b: int, variances: tuple[Array, Array] | None = None
 ) -> Pair:
     """Return two groups' numbers in one stratum, as if it were all of them."""
-    row = [stratum]
-    parts = {name: getattr(cells, name)[row] for name in ("values", "mass", "sizes", "cube")}
-    variance = cells.variance[row].copy()
+    parts = {name: getattr(cells, name)[[stratum]] for name in ("values", "mass", "sizes", "cube")}
+    variance = cells.variance[[stratum]].copy()
     if variances is not None:
         variance[0, a], variance[0, b] = variances[0][stratum], variances[1][stratum]
     return pooled_pair(replace(cells, variance=np.nan_to_num(variance), **parts), a, b)
