@@ -6,14 +6,16 @@ Of every data set the unconstrained learner, SEO (least squares), fairlearn's re
 
 from __future__ import annotations
 
+import dataclasses
 import time
 import warnings
 
+import numpy as np
 from fair_regression_data import SOURCES, Problem
 
 from fairkit.mitigators import Run, Table
-from fairkit_fair_regression.frontier import Ruler, group_codes
-from fairkit_fair_regression.learning import Chances, Values
+from fairkit_fair_regression.learning import Chances, Member
+from fairkit_fair_regression.losses import disparities
 from fairkit_fair_regression.plugin import FairRegression
 
 LEARNERS = {"logistic": ("logistic", "xgboost"), "squared": ("linear", "xgboost")}
@@ -32,42 +34,31 @@ def is_small(name: str) -> bool:
     return name in SMALL or name == "communities & crime"
 
 
-def ours(
-    problem: Problem, learner: str, levels: list[float], targets: str | None = None, oracle: str | None = None
-) -> list[dict]:
+def ours(problem: Problem, learner: str, levels: list[float], oracle: str | None = None) -> list[dict]:
     values = {
-        "tolerance": levels,
         "loss": problem.loss,
         "label_range": problem.label_range,
         "settings": TREES if learner == "xgboost" else {},
         "iterations": 25 if oracle is None else 8,
         "oracle": oracle,
     }
-    method = FairRegression.with_values(values | ({} if targets is None else {"targets": targets}))
+    methods = [FairRegression.with_values(values | {"tolerance": level}) for level in levels]
     table, test = Table.from_dataset(problem.train), Table.from_dataset(problem.test)
     start = time.perf_counter()
-    model = method.fit(table, Run(learner=learner))
+    models = FairRegression.fit_together(methods, table, Run(learner=learner))
     seconds = time.perf_counter() - start
-    points = model.held_out(test, 0.95)["frontier"]["points"]
-    told = " (published targets)" if targets == "labels" else "" if oracle is None else f" (oracle {oracle})"
-    name = f"{learner}{told}"
-    found = []
-    if oracle is None:
-        free = fitted(problem, learner, table)
-        found = [measured(f"unconstrained, {learner}", free, [1.0], problem, table, test)]
-    else:
-        found = [{"method": f"unconstrained, {name}", "bound": None, **flat(points[0])}]
-    calls = model.details["oracle_calls_of_run"]
+    name = learner if oracle is None else f"{learner} (oracle {oracle})"
+    free = fitted(problem, learner, table)[0]
+    if oracle is not None:
+        free = dataclasses.replace(models[0], members=[models[0].unconstrained])
+    found = [measured(f"unconstrained, {name}", [free], [1.0], problem, table, test)]
+    calls = models[0].details["oracle_calls_of_run"]
     print(f"  {name}: {calls} oracle calls for {len(levels)} bounds, {seconds:.0f} s")
-    for point in points[1:]:
-        found.append({"method": f"ours, {name}", "bound": point["bound"], **flat(point)})
+    for level, model in zip(levels, models, strict=True):
+        parts = [Wrapped(model.encoder, member, model.loss) for member in model.members]
+        row = measured(f"ours, {name}", parts, model.weights, problem, table, test, level)
+        found.append(row | {"oracle_calls": model.details["oracle_calls"]})
     return found
-
-
-def flat(point: dict) -> dict:
-    return {
-        f"{part}_{key}": value for part in ("train", "test") for key, value in point[part].items() if key != "group"
-    } | {key: point[key] for key in ("gap", "oracle_calls", "members") if key in point}
 
 
 def fitted(problem: Problem, learner: str, table: Table) -> list:
@@ -78,37 +69,20 @@ def fitted(problem: Problem, learner: str, table: Table) -> list:
 
 
 def measured(name, models, weights, problem, table, test, bound=None) -> dict:
-    """Measure models with their own encoders, unrounded predictions on the grid for the distances."""
-    groups = table.only_groups()
-    method = FairRegression.with_values({"loss": problem.loss, "label_range": (0, 1)})
+    """Measure the mixture of some models, each with one member, on the grid: loss and distance of distributions."""
+    method = FairRegression.with_values({"loss": problem.loss, "label_range": problem.label_range})
     learner = "logistic" if problem.loss == "logistic" else "linear"
-    scale = method.training(table, Run(learner=learner)).scale
-    ruler = Ruler(scale=scale, loss=models[0].loss, sensitive=None, names=groups.names, parity=True)
+    scale, loss = method.training(table, Run(learner=learner)).scale, models[0].loss
     found = {"method": name, "bound": bound}
     for part, rows in (("train", table), ("test", test)):
-        matrices = [model.encoder.transform(rows.columns) for model in models]
-        members = {
-            i: Fixed(model.members[0].predict(m)) for i, (model, m) in enumerate(zip(models, matrices, strict=True))
-        }
-        one = ruler.measure(
-            members,
-            [dict(enumerate(weights))],
-            matrices[0],
-            scale.to_unit(rows.target),
-            group_codes(rows, None, groups.names),
-            None,
-            0.95,
-        )[0]
-        found |= {f"{part}_{key}": value for key, value in one.to_dict().items() if key != "group"}
+        groups, labels = rows.only_groups(), scale.to_unit(rows.target)
+        mass, mean = np.zeros((len(groups.names), scale.grid.size + 1)), 0.0
+        for model, weight in zip(models, weights, strict=True):
+            predicted = scale.snapped(model.members[0].predict(model.encoder.transform(rows.columns)))
+            mean += weight * loss(labels, predicted).mean() / loss.unit * (scale.high - scale.low) ** loss.power
+            np.add.at(mass, (groups.codes, scale.grid.levels(predicted)), weight)
+        found |= {f"{part}_loss": float(mean), f"{part}_disparity": float(np.abs(disparities(mass)).max())}
     return found
-
-
-class Fixed:
-    def __init__(self, predictions):
-        self.predictions = predictions
-
-    def predict(self, matrix):
-        return self.predictions
 
 
 def seo(problem: Problem) -> list[dict]:
@@ -147,7 +121,7 @@ def classification(problem: Problem, learner: str, levels: list[float]) -> list[
 
 
 class Wrapped:
-    def __init__(self, encoder, member: Chances | Values, loss):
+    def __init__(self, encoder, member: Member, loss):
         self.encoder, self.members, self.loss = encoder, [member], loss
 
 

@@ -55,8 +55,7 @@ def compute(method: str, number: int, rows: int | None) -> dict[str, Any]:
     found += frontiers.seo(problem) if problem.loss == "squared" else []
     kept = (*(f"{part}_{what}" for part in ("train", "test") for what in ("loss", "disparity")), "oracle_calls")
     rows_kept = [
-        {"method": row["method"], "bound": row["bound"]}
-        | {key: row[key] for key in (*kept, "test_loss_interval", "test_disparity_interval") if key in row}
+        {"method": row["method"], "bound": row["bound"]} | {key: row[key] for key in kept if key in row}
         for row in found
     ]
     return {"points": rows_kept}
@@ -171,7 +170,7 @@ def oracle_time(method: str, number: int, rows: int | None) -> dict[str, float]:
     find(FILES[name])
     problem = load(name, number, 2 * (rows or 1_000))  # half of them train
     values = {
-        "tolerance": [0.05],
+        "tolerance": 0.05,
         "loss": problem.loss,
         "label_range": problem.label_range,
         "oracle": oracle,

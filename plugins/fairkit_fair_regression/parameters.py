@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fairkit.errors import DataError, ParameterError, did_you_mean
+from fairkit.intervals import student, two_sided
 from fairkit.mitigators import FittedModel, Prediction
 from fairkit.parameters import parameter
 from fairkit.support.lazy_dataclass import dataclass, field
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from fairkit.data.task import Task
     from fairkit.mitigators import Table
-    from fairkit_fair_regression.frontier import Frontier
     from fairkit_fair_regression.learning import Member
     from fairkit_fair_regression.losses import Loss, Scale
     from fairkit_onnx.write.encode import Encoder
@@ -42,18 +42,18 @@ class FairRegressionParameters:
         "loss; seo: the baseline that fits the sensitive column and drops its part.",
         former_values={"sp": "statistical_parity", "bgl": "bounded_group_loss"},
     )
-    tolerance: tuple[float, ...] = parameter(
-        (0.05,),
+    tolerance: float = parameter(
+        0.05,
         help="How far the distribution of predictions in a group may be from everybody's, at any value "
-        "(statistical_parity; the number that audits call statistical_parity_ks); a list gives the whole frontier.",
+        "(statistical_parity; the number that audits call statistical_parity_ks).",
         minimum=0,
         maximum=1,
         former={"epsilon": 1},
     )
-    zeta: tuple[float, ...] = parameter(
-        (),
+    zeta: float | None = parameter(
+        None,
         help="The largest loss of a group (bounded_group_loss), for labels scaled to [0, 1]: squared error is "
-        "halved, the logistic loss is log-loss / 10.01; a list gives the whole frontier.",
+        "halved, the logistic loss is log-loss / 10.01.",
         above=0,
     )
     bounds: Mapping[str, Any] = parameter(
@@ -64,9 +64,6 @@ class FairRegressionParameters:
         help="C: while training, the bound of a group of n rows is larger by C / sqrt(n), to allow for the "
         "noise of its rows; 0: none.",
         minimum=0,
-    )
-    choose: float | None = parameter(
-        None, help="With a list: the bound whose mixture is the result; default the first of the list."
     )
     loss: Literal["squared", "logistic", "absolute", "quantile", "poisson"] | None = parameter(
         None,
@@ -114,7 +111,7 @@ class FairRegressionParameters:
                 f"fair-regression: label_range={_shown(self.label_range)} is no range; give two increasing numbers, "
                 "such as label_range=0,4"
             )
-        if self.constraint == "bounded_group_loss" and not self.zeta:
+        if self.constraint == "bounded_group_loss" and self.zeta is None:
             raise ParameterError(
                 "fair-regression: constraint=bounded_group_loss needs zeta, the largest loss of a group for labels "
                 "scaled to [0, 1], "
@@ -125,13 +122,13 @@ class FairRegressionParameters:
                 f"fair-regression: oracle={self.oracle} is for constraint=statistical_parity; leave it out"
             )
         self._check_rates()
-        if self.constraint == "statistical_parity" and not self.tolerance:
-            raise ParameterError("fair-regression: tolerance is empty; give one number or a list")
         if self.slack == np.inf:
             raise ParameterError("fair-regression: slack must be a finite number")
         if self.slack and self.constraint == "seo":
             raise ParameterError("fair-regression: constraint=seo has no bounds: leave out slack")
-        self._check_list()
+        for name, value in self.bounds.items():
+            if not isinstance(value, int | float) or not 0 <= value < np.inf:
+                raise ParameterError(f"fair-regression: bounds.{name}={value!r} is no bound; give a number from 0")
 
     def _check_rates(self) -> None:
         rates = self.rate_range
@@ -145,20 +142,10 @@ class FairRegressionParameters:
         if self.loss == "poisson" and self.label_range and self.label_range[0] < 0:
             raise ParameterError("fair-regression: with loss=poisson the label_range begins at 0 or above")
 
-    def _check_list(self) -> None:
-        listed = self.levels()
-        if len(set(listed)) < len(listed):
-            raise ParameterError(f"fair-regression: {_shown(listed)} names a bound twice")
-        choose = self.choose
-        if choose is not None and choose not in listed:
-            raise ParameterError(f"fair-regression: choose={choose:g} is not in the list of bounds ({_shown(listed)})")
-        for name, value in self.bounds.items():
-            if not isinstance(value, int | float) or not 0 <= value < np.inf:
-                raise ParameterError(f"fair-regression: bounds.{name}={value!r} is no bound; give a number from 0")
-
-    def levels(self) -> tuple[float, ...]:
-        """Return the bounds of the run: tolerance or zeta."""
-        return self.zeta if self.constraint == "bounded_group_loss" else self.tolerance
+    @property
+    def level(self) -> float:
+        """The bound: tolerance or zeta."""
+        return self.tolerance if self.constraint != "bounded_group_loss" else self.zeta or 0.0
 
     def group_bounds(self, level: float, names: tuple[str, ...], rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return one bound per group: ε̂_a = ε_a + C / √n_a (theorem 2; the same for ζ_a in theorem 3)."""
@@ -207,7 +194,6 @@ class FairRegressionModel(FittedModel):
     loss: Loss  # what was minimised
     task: Task  # what the numbers mean
     unconstrained: Member | None = None  # the predictor without constraints, for the price; None where there is none
-    frontier: Frontier | None = None  # all mixtures of a run over several bounds; None for one bound
     details: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -270,32 +256,19 @@ class FairRegressionModel(FittedModel):
         return run
 
     def held_out(self, table: Table, confidence: float) -> Mapping[str, Any]:
-        """Measure the price against the unconstrained predictor, and the frontier, on held-out rows."""
-        from fairkit_fair_regression.frontier import price, price_sentence
-
-        matrix = self.encoder.transform(table.columns)
-        labels = table.target
-        record: dict[str, Any] = {}
-        if self.unconstrained is not None:
-            plain = dataclasses.replace(self.scale, grid=None)
-            before = plain.to_label(plain.snapped(self.unconstrained.predict(matrix)))
-            record["price"] = price(
-                labels, before, self.member_scores(table.columns), self.weights, table.weights, confidence
-            )
-            record["notes"] = [price_sentence(record["price"])]
-        if self.frontier is not None:
-            record["frontier"] = self.frontier.with_test(matrix, table, confidence).to_dict()
-        return record
-
-    def attachments(self, details: Mapping[str, Any]) -> Mapping[str, str]:
-        """Return the frontier as JSON, to stand beside the file; the page of the mitigation draws it."""
-        import json
-
-        frontier = details.get("frontier")
-        if frontier is None:
+        """Measure the price against the unconstrained predictor on held-out rows."""
+        if self.unconstrained is None:
             return {}
-        text = json.dumps(frontier, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-        return {".frontier.json": text}
+        plain = dataclasses.replace(self.scale, grid=None)
+        before = plain.to_label(plain.snapped(self.unconstrained.predict(self.encoder.transform(table.columns))))
+        members = self.member_scores(table.columns)
+        cost = price(table.target, before, members, self.weights, table.weights, confidence)
+        low, high = cost["interval"]
+        note = (
+            f"On the held-out rows the root mean squared error goes from {cost['before']:.5g} without the constraint "
+            f"to {cost['after']:.5g}: a price of {cost['difference']:.3g} [{low:.3g}, {high:.3g}]."
+        )
+        return {"price": cost, "notes": [note]}
 
     def _raw(self, columns: Columns) -> Array:
         matrix = self.encoder.transform(columns)
@@ -306,3 +279,26 @@ class FairRegressionModel(FittedModel):
         if self.task != "binary":
             return Prediction(score=mean)
         return Prediction(score=mean, decision_probability=mixture_chance(scores, self.weights))
+
+
+def price(
+    labels: Array, before: Array, members: Array, shares: Sequence[float], weights: Array | None, confidence: float
+) -> dict[str, Any]:
+    """Return the price of the constraint in root mean squared error, with a paired interval."""
+    first = (before - labels) ** 2
+    second = ((members - labels[:, None]) ** 2) @ np.array(shares)
+    roots = [float(np.sqrt(np.average(rows, weights=weights))) for rows in (first, second)]
+    # by the delta method: d √m = dm / (2 √m), of each row's two squares
+    scaled = second / (2 * max(roots[1], 1e-300)) - first / (2 * max(roots[0], 1e-300))
+    size = np.ones(len(scaled)) if weights is None else weights
+    error = float(np.sqrt((size**2 * (scaled - np.average(scaled, weights=weights)) ** 2).sum()) / size.sum())
+    half = float(student(two_sided(confidence), np.array([float(len(scaled))]))[0]) * error
+    difference = roots[1] - roots[0]
+    return {
+        "metric": "root_mean_squared_error",
+        "before": roots[0],
+        "after": roots[1],
+        "difference": difference,
+        "interval": [difference - half, difference + half],
+        "confidence": confidence,
+    }

@@ -63,8 +63,7 @@ class FairRegression(Mitigator):
         chosen = self.parameters
         if chosen.constraint != "statistical_parity" or chosen.slack:
             return ()
-        level = self.parameters.levels()[0] if chosen.choose is None else chosen.choose
-        most = max([level, *(float(value) for value in chosen.bounds.values())])
+        most = max([chosen.level, *(float(value) for value in chosen.bounds.values())])
         return (Rule(metric="statistical_parity_ks", max=most),)
 
     def learner(self, run: Run) -> str:
@@ -114,13 +113,12 @@ class FairRegression(Mitigator):
         """Solve for all bounds with the same predictors; see `TrainsTogether`."""
         first = methods[0]
         bound = "zeta" if first.parameters.constraint == "bounded_group_loss" else "tolerance"
-        listed = [method.parameters.levels() for method in methods]
-        levels = tuple(item[0] for item in listed if len(item) == 1)
-        whole = [dataclasses.replace(method.parameters, **{bound: levels}) for method in methods]
-        shared = len(set(levels)) == len(methods) > 1 and all(item == whole[0] for item in whole)
+        levels = [method.parameters.level for method in methods]
+        rest = [dataclasses.replace(method.parameters, **{bound: levels[0]}) for method in methods]
+        shared = len(set(levels)) == len(methods) and all(one == rest[0] for one in rest)
         if first.parameters.constraint == "seo" or not shared:
             return [method.fit(table, run, validation=validation, model=model) for method in methods]
-        return cls(whole[0], estimator=first.estimator).training(table, run).fit_each()
+        return first.training(table, run).fit_each(levels)
 
     def baseline(self, table: Table, run: Run) -> FittedModel:
         """Train one predictor with the same learner and loss, without constraints."""

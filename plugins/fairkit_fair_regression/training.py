@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import DataError, ParameterError
-from fairkit_fair_regression.frontier import Frontier, Point, Ruler
 from fairkit_fair_regression.learning import Learner, learner_encoder
 from fairkit_fair_regression.losses import Grid, Loss, Rates, Scale, make_parity, netted
 from fairkit_fair_regression.parameters import FairRegressionModel
@@ -40,9 +39,6 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 
-CONFIDENCE = 0.95
-
-
 @dataclass(slots=True, kw_only=True)
 class Training:
     """One training run: what was given, brought into the form of the solver."""
@@ -59,6 +55,7 @@ class Training:
     labels: Array
     weights: Array | None
     notes: tuple[str, ...]
+    levels: Sequence[float] = ()  # the bounds that are solved for
 
     @classmethod
     def prepare(cls, parameters: FairRegressionParameters, base: Any, table: Table, run: Run) -> Training:
@@ -88,22 +85,15 @@ class Training:
         )
 
     def fit(self) -> FairRegressionModel:
-        """Solve for every bound, and return the chosen mixture."""
-        if self.parameters.constraint == "seo":
-            return self._seo()
-        pool, solution = self._solved()
-        chosen = self.parameters.choose
-        level = next(iter(solution)) if chosen is None else chosen
-        frontier = self._frontier(pool, solution, level) if len(solution) > 1 else None
-        return self._assembled(pool, solution, level, frontier)
+        """Solve for the bound, and return its mixture."""
+        return self._seo() if self.parameters.constraint == "seo" else self.fit_each([self.parameters.level])[0]
 
-    def fit_each(self) -> list[FairRegressionModel]:
-        """Solve for every bound, and give all mixtures, in the order of the bounds."""
-        pool, solution = self._solved()
-        return [self._assembled(pool, solution, level) for level in solution]
-
-    def _solved(self) -> tuple[Pool, dict[float, Solution]]:
-        return self._group_loss() if self.parameters.constraint == "bounded_group_loss" else self._parity()
+    def fit_each(self, levels: Sequence[float]) -> list[FairRegressionModel]:
+        """Solve for several bounds with the same predictors, and return a mixture for each."""
+        self.levels = levels
+        bounded = self.parameters.constraint == "bounded_group_loss"
+        pool, solutions = self._group_loss() if bounded else self._parity()
+        return [self._assembled(pool, solution, level) for level, solution in solutions.items()]
 
     def unconstrained(self) -> FairRegressionModel:
         """Fit one predictor without constraints; it is not rounded to the grid."""
@@ -167,7 +157,7 @@ class Training:
         that the loss cannot rise with the bound.
         """
         settings = self._settings(pool)
-        solutions = {level: solved(level, settings) for level in self.parameters.levels()}
+        solutions = {level: solved(level, settings) for level in self.levels}
         if len(solutions) == 1:
             return solutions
         for iterations in (settings.iterations, 0):
@@ -175,12 +165,9 @@ class Training:
             solutions = {level: _joined(first, solved(level, again)) for level, first in solutions.items()}
         return solutions
 
-    def _assembled(
-        self, pool: Pool, found: dict[float, Solution], level: float, frontier: Frontier | None = None
-    ) -> FairRegressionModel:
+    def _assembled(self, pool: Pool, solution: Solution, level: float) -> FairRegressionModel:
         """Make the model of one bound."""
-        solution = found[level]
-        members = [pool.responses[index].member for index in solution.places]
+        members = [pool.responses[place].member for place in solution.places]
         details = {
             "constraint": self.parameters.constraint,
             "loss": self.loss.name,
@@ -189,46 +176,20 @@ class Training:
             **_rates_told(self.loss),
             "groups": list(self.groups.names),
             "bound": level,
-            **_told(solution),
+            "iterations": solution.iterations,
+            "oracle_calls": solution.calls,
+            "gap": solution.gap,
+            "converged": solution.converged,
+            "objective": solution.objective,
+            "violation": solution.violation,
+            "members": len(solution.weights),
             "weights": list(solution.weights),
             "oracle_calls_of_run": pool.calls,
             "history": [dataclasses.asdict(moment) for moment in solution.history],
         }
-        if frontier is not None:
-            details["frontier"] = frontier.to_dict()
         notes = (*self.notes, *self._caveats(solution, level))
         model = self._model(members, solution.weights)
-        return dataclasses.replace(
-            model, unconstrained=pool.responses[0].member, frontier=frontier, details=details, notes=notes
-        )
-
-    def _frontier(self, pool: Pool, solutions: dict[float, Solution], chosen: float) -> Frontier:
-        kind = self.parameters.constraint
-        ruler = Ruler(
-            scale=self.scale,
-            loss=self.loss,
-            sensitive=self.parameters.sensitive,
-            names=self.groups.names,
-            parity=kind == "statistical_parity",
-        )
-        mixtures: list[dict[int, float]] = [{0: 1.0}]
-        mixtures += [dict(zip(solution.places, solution.weights, strict=True)) for solution in solutions.values()]
-        members = {index: response.member for index, response in enumerate(pool.responses)}
-        train = ruler.measure(members, mixtures, self.matrix, self.labels, self.groups.codes, self.weights, CONFIDENCE)
-        records: list[dict[str, Any]] = [{}, *(_told(solution) for solution in solutions.values())]
-        points = [
-            Point(bound=bound, solution=record, mixture=mixture, train=measured)
-            for bound, record, mixture, measured in zip([None, *solutions], records, mixtures, train, strict=True)
-        ]
-        used = {index for mixture in mixtures for index in mixture}
-        return Frontier(
-            constraint=kind,
-            loss_name=self.loss.name,
-            chosen=chosen,
-            points=tuple(points),
-            members={index: members[index] for index in sorted(used)},
-            ruler=ruler,
-        )
+        return dataclasses.replace(model, unconstrained=pool.responses[0].member, details=details, notes=notes)
 
     def _seo(self) -> FairRegressionModel:
         from fairkit_fair_regression.learning import Values
@@ -298,16 +259,15 @@ class Training:
         return np.asarray(shares / shares.sum())
 
     def _watch(self, level: float) -> Any:
-        levels = self.parameters.levels()
         most = self.parameters.iterations
-        before = levels.index(level) * most
+        before = self.levels.index(level) * most
         steps = iter(range(before + 1, before + most + 1))
 
         def watch(moment: Moment) -> None:
             self.run.progress(
                 "training rounds",
                 next(steps, before + most),
-                most * len(levels),
+                most * len(self.levels),
                 gap=moment.gap,
                 violation=moment.violation,
             )
@@ -349,18 +309,6 @@ def _rates_told(loss: Loss) -> dict[str, Any]:
         "label_range": [0.0, loss.rates.largest],
         "rate_range": [loss.rates.low, loss.rates.high],
         "deviance_divisor": 2 * loss.rates.divisor,
-    }
-
-
-def _told(solution: Solution) -> dict[str, Any]:
-    return {
-        "iterations": solution.iterations,
-        "oracle_calls": solution.calls,
-        "gap": solution.gap,
-        "converged": solution.converged,
-        "objective": solution.objective,
-        "violation": solution.violation,
-        "members": len(solution.weights),
     }
 
 

@@ -205,10 +205,6 @@ class Versions:
             )
         return GivenCounterfactuals(self.features, source, len(x), places)
 
-    def known(self, x: Features) -> NDArray[np.int64]:
-        """Return which rows have another version, in order."""
-        return np.unique(self._pairs(x)[0])
-
     def _pairs(self, x: Features) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return rows, and the place of another version of each: a row comes as often as it has some."""
         mine, keys = _digests(x), _digests(self.features)

@@ -1,4 +1,4 @@
-"""From a table to a network: metric, features, validation rows, one training for each ρ."""
+"""From a table to a network: metric, features, validation rows, one training."""
 
 from __future__ import annotations
 
@@ -14,17 +14,8 @@ from fairkit.progress import no_progress
 from fairkit_repair.learners import check_target, device_for, fully_connected
 from fairkit_repair.mitigation.choose import stratified
 from fairkit_sensei.counterfactuals import ColumnFlips, GivenCounterfactuals, Versions, find_flips
-from fairkit_sensei.frontier import (
-    Frontier,
-    NetworkModel,
-    SenSeIRows,
-    SenSeISettings,
-    Trained,
-    Yardstick,
-    in_units,
-    usual_rho,
-)
 from fairkit_sensei.metric import make_metric, plain_encoder, shared_features
+from fairkit_sensei.networks import NetworkModel, SenSeIRows, SenSeISettings, Trained, in_units, usual_rho
 from fairkit_sensei.training import train
 from fairkit_similarity.metric import Geometry
 from fairkit_similarity.training import sensitive_columns
@@ -35,7 +26,7 @@ if TYPE_CHECKING:
     from fairkit.mitigators import Run, Table
     from fairkit.progress import Progress
     from fairkit_onnx.write.encode import Encoder
-    from fairkit_sensei.counterfactuals import Counterfactuals, Flip
+    from fairkit_sensei.counterfactuals import Counterfactuals
     from fairkit_similarity.metric import FairMetric
 
 
@@ -57,8 +48,6 @@ class Fitting:
     validation: SenSeIRows | None
     metric: FairMetric | None
     geometry: Geometry | None
-    flips: Sequence[Flip]
-    versions: Versions | None
     flipped: Counterfactuals | None
     scale: tuple[float, float]
     notes: tuple[str, ...]
@@ -105,7 +94,6 @@ class Fitting:
         inside, outside = _split(table, validation, run.seed)
         settings = settings.resolved(len(inside), len(table.classes))
         features = encoder.transform(inside.columns)
-        versions: Versions | None = None
         flipped: Counterfactuals | None = None
         if settings.method == "clp" and counterfactuals is None:
             flipped = ColumnFlips(flips, encoder, inside.columns)
@@ -124,66 +112,14 @@ class Fitting:
             validation=None if outside is None else _rows(encoder.transform(outside.columns), outside, scale),
             metric=metric,
             geometry=None if matrix is None else Geometry.learn(features.astype(np.float64), matrix),
-            flips=flips,
-            versions=versions,
             flipped=flipped,
             scale=scale,
             notes=notes,
         )
 
     def fit(self) -> NetworkModel:
-        """Train for every ρ, and return the chosen network."""
-        given: tuple[float, ...] | None = self.parameters.rho
-        rhos = (usual_rho(len(self.table)),) if given is None else given
-        chosen = rhos[0] if self.parameters.choose is None else self.parameters.choose
-        if self.settings.method in ("sensr", "erm"):
-            rhos = (chosen,)
-        trained = [self._train(rho, index, len(rhos)) for index, rho in enumerate(rhos)]
-        best = trained[rhos.index(chosen)]
-        frontier, train_points = None, []
-        if len(rhos) > 1:
-            yardstick = Yardstick(
-                task=self.table.task,
-                encoder=self.encoder,
-                geometry=self.geometry,
-                epsilon=self.settings.epsilon,
-                flips=self.flips,
-                versions=self.versions,
-                seed=self.run.seed,
-            )
-            frontier = Frontier(
-                rhos=rhos, modules=tuple(one.module for one in trained), chosen=chosen, yardstick=yardstick
-            )
-            train_points = frontier.measure(self.table, 0.95)
-        details: dict[str, Any] = {
-            "history": [dict(record) for record in best.history],
-            "kept_epoch": best.best,
-            "rho": chosen,
-        }
-        if self.metric is not None and self.geometry is not None:
-            details["metric_sha256"] = self.metric.sha256
-            details["free_directions"] = int(self.geometry.free.shape[1])
-        if frontier is not None:
-            details["frontier"] = frontier.to_dict(train_points, None)
-        notes = [*self.notes, *(note for one in trained for note in one.notes)]
-        return NetworkModel(
-            encoder=self.encoder,
-            estimator=best.module,
-            task=self.table.task,
-            details=_plain(details),
-            notes=tuple(dict.fromkeys(notes)),
-            metric=self.metric,
-            frontier=frontier,
-            train=train_points,
-            audited_at=self.settings.epsilon if self.parameters.fair_metric == "subspace" else None,
-        )
-
-    def _train(self, rho: float, index: int, count: int) -> Trained:
-        epochs = self.settings.epochs or 1
-
-        def progress(doing: str, done: int, total: int, **values: float) -> None:
-            self.run.progress(doing, index * epochs + done, count * epochs, **values)
-
+        """Train, and return the network."""
+        rho = usual_rho(len(self.table)) if self.parameters.rho is None else self.parameters.rho
         trained = train_network(
             self.module,
             self.rows,
@@ -197,10 +133,27 @@ class Fitting:
             scale=self.scale,
             seed=self.run.seed,
             threads=self.run.threads,
-            progress=progress,
+            progress=self.run.progress,
         )
-        self.run.progress("training epochs", (index + 1) * epochs, count * epochs)
-        return trained
+        epochs = self.settings.epochs or 1
+        self.run.progress("training epochs", epochs, epochs)
+        details: dict[str, Any] = {
+            "history": [dict(record) for record in trained.history],
+            "kept_epoch": trained.best,
+            "rho": rho,
+        }
+        if self.metric is not None and self.geometry is not None:
+            details["metric_sha256"] = self.metric.sha256
+            details["free_directions"] = int(self.geometry.free.shape[1])
+        return NetworkModel(
+            encoder=self.encoder,
+            estimator=trained.module,
+            task=self.table.task,
+            details=_plain(details),
+            notes=tuple(dict.fromkeys([*self.notes, *trained.notes])),
+            metric=self.metric,
+            audited_at=self.settings.epsilon if self.parameters.fair_metric == "subspace" else None,
+        )
 
 
 def train_network(

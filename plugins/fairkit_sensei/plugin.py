@@ -44,14 +44,11 @@ class SenSeI(Mitigator):
             "sensei",
             help="sensei: invariance; sensr: adversarial training; clp: counterfactual logit pairing; erm: plain.",
         )
-        rho: tuple[float, ...] | None = parameter(
+        rho: float | None = parameter(
             None,
-            help="What the regulariser counts against the loss; a list gives the whole frontier; default: 5 from "
-            "20,000 rows on, less for fewer (0.4 of 6,000, at least 0.3).",
+            help="What the regulariser counts against the loss; default: 5 from 20,000 rows on, less for fewer (0.4 of "
+            "6,000, at least 0.3).",
             minimum=0,
-        )
-        choose: float | None = parameter(
-            None, help="With a list: the rho whose network is the result; default the first of the list."
         )
         epsilon: float = parameter(
             0.1,
@@ -121,20 +118,10 @@ class SenSeI(Mitigator):
     def check(self) -> None:
         """Refuse parameters that contradict each other."""
         chosen = self.parameters
-        rhos = () if chosen.rho is None else chosen.rho
-        if chosen.rho is not None and not rhos:
-            raise ParameterError("sensei: rho is empty; give one number or a list")
-        if len(set(rhos)) < len(rhos):
-            raise ParameterError("sensei: the list of rho names a number twice")
-        if chosen.choose is not None and chosen.choose not in rhos:
-            listed = ",".join(f"{rho:g}" for rho in rhos)
-            raise ParameterError(f"sensei: choose={chosen.choose:g} is not in the list of rho ({listed})")
-        for name in ("epsilon", *(() if chosen.multiplier is None else ("multiplier",))):
+        for name in ("epsilon", "multiplier", "rho"):
             if getattr(chosen, name) == float("inf"):
                 raise ParameterError(f"sensei: {name} must be a finite number")
         refuse_directions("sensei", chosen.fair_metric, chosen.directions)
-        if float("inf") in rhos:
-            raise ParameterError("sensei: rho must be finite numbers")
         self._check_face()
         needs = chosen.method == "clp" or chosen.fair_metric in ("face", "explore")
         needs = needs and chosen.counterfactuals is None

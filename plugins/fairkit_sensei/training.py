@@ -12,8 +12,8 @@ from fairkit.errors import DataError, ParameterError
 from fairkit.progress import no_progress
 from fairkit.support.lazy_dataclass import dataclass, field
 from fairkit_repair.learners import device_for, one_pool
-from fairkit_sensei.frontier import SenSeIRows, SenSeISettings, Trained
 from fairkit_sensei.metric import stepper
+from fairkit_sensei.networks import SenSeIRows, SenSeISettings, Trained
 from fairkit_similarity.ascent import Disparity, Frame, Origin, output_directions, worst_case
 from fairkit_similarity.networks import check_module, squared_difference
 

@@ -195,7 +195,7 @@ def test_without_bounds_it_is_the_poisson_regression_of_scikit_learn_and_lightgb
 )
 def test_insurance_rates_come_to_parity_in_one_file(learner, values):
     data, test = _data(2_000), _data(2_000, 1)
-    settings = {"loss": "poisson", "tolerance": [0.05], "iterations": 4, "threads": 1} | values
+    settings = {"loss": "poisson", "tolerance": 0.05, "iterations": 4, "threads": 1} | values
     found = fairkit.mitigate("fair-regression", data, test=test, learner=learner, **settings)
     assert found.details["violation"] <= 0.005
     assert found.before.find("statistical_parity_ks", "sex").value > 0.08
@@ -210,26 +210,22 @@ def test_insurance_rates_come_to_parity_in_one_file(learner, values):
     assert charged == pytest.approx(claimed, rel=0.35 if learner == "logistic" else 0.2)
 
 
-def test_the_frontier_is_in_deviance_and_group_losses_are_bounded():
+def test_group_losses_are_bounded_in_deviance():
     from sklearn.metrics import mean_poisson_deviance
 
     table = Table.from_dataset(_data(1_500))
-    settings = {"loss": "poisson", "tolerance": [0.1, 0.03], "iterations": 4}
+    settings = {"loss": "poisson", "tolerance": 0.1, "iterations": 4}
     model = FairRegression.with_values(settings).fit(table, Run(learner="linear", threads=1))
-    points = model.frontier.points
     scores = model.scale.to_label(
         model.scale.snapped(model.unconstrained.predict(model.encoder.transform(table.columns)))
     )
-    expected = mean_poisson_deviance(table.target, scores, sample_weight=table.weights)
-    assert points[0].train.loss == pytest.approx(expected, rel=1e-9)
-    assert points[1].train.loss <= points[2].train.loss
     divisor = model.details["deviance_divisor"]
     groups = table.groups["sex"].codes
     own = [
         mean_poisson_deviance(table.target[groups == g], scores[groups == g], sample_weight=table.weights[groups == g])
         for g in range(2)
     ]
-    zeta = {"loss": "poisson", "constraint": "bounded_group_loss", "zeta": [1.001 * max(own) / divisor]}
+    zeta = {"loss": "poisson", "constraint": "bounded_group_loss", "zeta": 1.001 * max(own) / divisor}
     bounded = FairRegression.with_values(zeta).fit(table, Run(learner="linear", threads=1))
     assert bounded.details["violation"] <= 1e-6
 
@@ -267,7 +263,7 @@ def test_priors_of_compas_and_crimes_per_population(public_data):
         frame, label="priors_count", sensitive="race", features=["age", "sex", "race", "c_charge_degree"]
     )
     table = Table.from_dataset(data)
-    settings = {"loss": "poisson", "tolerance": [0.05], "iterations": 8}
+    settings = {"loss": "poisson", "tolerance": 0.05, "iterations": 8}
     model = FairRegression.with_values(settings).fit(table, Run(learner="linear", threads=1))
     assert model.details["violation"] <= 0.005
     scores = model.member_scores(table.columns) @ np.array(model.weights)

@@ -11,7 +11,7 @@ from tests.optional import LazyModule
 from fairkit.errors import DataError, ModelError, ParameterError
 from fairkit_repair.learners import fully_connected
 from fairkit_sensei import fit_network
-from fairkit_sensei.frontier import SenSeIRows, SenSeISettings, usual_rho
+from fairkit_sensei.networks import SenSeIRows, SenSeISettings, usual_rho
 from fairkit_sensei.training import BalancedBatches, loss_for, train
 from fairkit_similarity.metric import Geometry
 

@@ -1,8 +1,8 @@
-"""Performance against disparity: of the models of one run, of a search, of a frontier; a ring marks the pick."""
+"""Performance against disparity: of a search, of a frontier; a ring marks the pick."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fairkit.support.escaping import measured, number
 from fairkit_cli.helping import as_options
@@ -27,13 +27,11 @@ from fairkit_cli.pages.parts import (
     name_of,
     numbers,
     page_only,
-    sized,
     words,
 )
-from fairkit_repair.scored_rows import Tradeoff
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from fairkit_repair.frontiers.state import Frontier
 
@@ -59,32 +57,6 @@ def tradeoff_chart(
         return charts.tradeoff(points, x_title, y_title, narrow=narrow, limit=limit)
 
     return Chart(title, draw, table, caption, legend if len(kinds) > 1 else (), on=On.PAGE, name="frontier")
-
-
-def tradeoff_section(details: Mapping[str, Any]) -> Section | None:
-    """Return the frontier among a mitigation's details; None where there is none."""
-    tradeoff = Tradeoff.read(details.get(Tradeoff.key))
-    if tradeoff is None:
-        return None
-    points = [
-        TradePoint(
-            name=p.name, kind="", x=p.x, x_interval=p.x_interval, y=p.y, y_interval=p.y_interval, picked=p.chosen
-        )
-        for p in tradeoff.points
-    ]
-    title = f"{tradeoff.y_title} against {tradeoff.x_title}"
-    rows: list[Sequence[Cell]] = [
-        (p.name, *sized(p.y, p.y_interval), *sized(p.x, p.x_interval), "chosen" if p.chosen else "")
-        for p in tradeoff.points
-    ]
-    measures = numbers(tradeoff.y_title, "interval", tradeoff.x_title, "interval")
-    table = Table(title, [*words("model"), *measures, *words("role")], rows)
-    intro = (
-        f"Models learned together, on held-out rows; a {tradeoff.better} {tradeoff.y_title} is better, and so is a "
-        "lower disparity. The ring marks the result."
-    )
-    chart = tradeoff_chart(points, tradeoff.x_title, tradeoff.y_title, title, title, table)
-    return Section("The frontier of this run", [Note(intro), chart], on=On.PAGE)
 
 
 def frontier_page(result: Frontier) -> Page:

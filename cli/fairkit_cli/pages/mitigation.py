@@ -13,7 +13,7 @@ from fairkit_cli.helping import as_options
 from fairkit_cli.pages.certificates import change_parts, notes_parts, warnings
 from fairkit_cli.pages.charts import TradePoint, label
 from fairkit_cli.pages.findings import disparity_section
-from fairkit_cli.pages.frontier import tradeoff_chart, tradeoff_section
+from fairkit_cli.pages.frontier import tradeoff_chart
 from fairkit_cli.pages.groups import condition_sections, group_sections
 from fairkit_cli.pages.parts import (
     Cell,
@@ -74,7 +74,6 @@ def mitigation_page(result: MitigationResult) -> Page:
             _two_audits("Distributions of scores", _distances(result), result),
             _two_audits("Other findings", other_findings(result), result),
             _repeats(result),
-            tradeoff_section(result.details),
             *(
                 _on_page(part)
                 for part in (disparity_section(after), *group_sections(after), *condition_sections(after))

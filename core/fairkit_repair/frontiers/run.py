@@ -101,9 +101,8 @@ def frontier(
         per person), mean_squared_error in regression, ndcg of rankings.
     disparity
         ``METRIC`` or ``METRIC:COLUMN`` of the horizontal axis; by default demographic_parity_difference
-        (statistical_parity_ks in regression, exposure_difference of rankings) of the first sensitive column. A headline
-        of another auditor, such as
-        ``subgroup_difference``, is measured by that.
+        (statistical_parity_ks in regression, exposure_difference of rankings) of the first sensitive column. What
+        another auditor measures, such as ``subgroup_difference`` or ``dif``, is measured by that.
     choice
         How to pick.
     budget
@@ -250,13 +249,11 @@ def own_auditor(disparity: str | None) -> str | None:
     if disparity is None or ":" in disparity:
         return None
     metrics, _ = plugins.installed_metrics()
-    if disparity in {f"{metric.name}_difference" for metric in metrics}:
-        return None
     for info in plugins.find():
         with suppress(PluginError):
             for cls in plugins.load(info.name).auditors:
-                if cls.name != "group" and disparity in cls.headlines:
-                    return cls.name
+                if disparity in (cls.measures(metrics) or ()):
+                    return None if cls.name == "group" else cls.name
     return None
 
 
