@@ -94,7 +94,7 @@ class Auditor(ABC):
     and what they change in themselves is not seen elsewhere.
     A complete example::
 
-        from fairkit.support.lazy_dataclass import dataclass
+        from dataclasses import dataclass
 
         import numpy as np
 

@@ -44,7 +44,7 @@ class Mitigator(ABC):
 
         from __future__ import annotations
 
-        from fairkit.support.lazy_dataclass import dataclass
+        from dataclasses import dataclass
 
         import numpy as np
 
