@@ -21,6 +21,7 @@ from fairkit.engines.local import LocalEngine
 from fairkit.errors import DataError, ParameterError
 from fairkit.fitted import Run
 from fairkit.objective import Objective
+from fairkit.plugins.loading import one_line
 from fairkit.progress import Progress, no_progress
 from fairkit.settings import ModelOptions, at_threshold
 from fairkit.support.calls import checked
@@ -84,6 +85,7 @@ class Alternative:
     entry: Mapping[str, Any]  # as among the candidates of `Alternatives`
     decisions: tuple[Bits, Bits] | None  # on selection and test rows; None where a draw failed
     content: bytes | None = None  # the file; None of a draw
+    failed: str = ""  # why, in the words of the first line of the error
 
     @property
     def key(self) -> tuple[str, int]:
@@ -388,8 +390,8 @@ def train_draw(key: tuple[str, int], setup: Setup) -> Alternative:
         scores = [_scores(fitted, law, setup, part) for part in (0, 1)]
         cut = _cutoff(scores[0], setup)
         return Alternative(entry=entry, decisions=(scores[0] >= cut, scores[1] >= cut))
-    except Exception:  # a refusal of drawn settings, the library's own, too
-        return Alternative(entry=entry, decisions=None)
+    except Exception as error:  # a refusal of drawn settings, the library's own, too
+        return Alternative(entry=entry, decisions=None, failed=one_line(error)[:200])
 
 
 def _reads(law: Law, setup: Setup) -> bool:
@@ -561,8 +563,9 @@ def _result(
     with_decisions = [(draw, draw.decisions) for draw in tried if draw.decisions is not None]
     counts = _counted(setup, [decisions for _, decisions in with_decisions])
     failed = [draw.key for draw in tried if draw.decisions is None]
+    reasons = {draw.entry["law"]: draw.failed for draw in reversed(tried) if draw.failed}
     result = Alternatives(
-        about=about,
+        about={**about, "failed_because": reasons} if reasons else about,
         laws=laws,
         failed={law.name: tuple(number for name, number in failed if name == law.name) for law in laws},
         candidates=tuple(draw.entry for draw, _ in with_decisions),

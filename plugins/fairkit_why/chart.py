@@ -206,6 +206,15 @@ class Pair:
         return self.each("weights") or (None, None)
 
     @cached_property
+    def totals(self) -> tuple[Array, Array] | None:
+        """The totals of all rows of both groups, where some are left out; see `fairkit_why.audit_rows.Collected`."""
+        every = self.people.totals.get(self.sensitive)
+        if every is None:
+            return None
+        first, second = (every[self.people.groups[self.sensitive][rows[0]]] for rows in self.rows)
+        return (first, second) if first[6] + second[6] > sum(map(len, self.rows)) else None
+
+    @cached_property
     def sizes(self) -> tuple[float, float]:
         """The effective numbers of rows."""
         first, second = (effective(w, len(r)) for w, r in zip(self.weights, self.rows, strict=True))

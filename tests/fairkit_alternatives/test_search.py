@@ -345,7 +345,8 @@ def test_a_draw_that_fails_counts_as_a_hit(bank, data):
     broken = Law(name="broken", learner="logistic", draws=3, settings={"C": -1.0})
     seen = fairkit.alternatives(bank / "model.onnx", data[0], test=data[1], laws=[broken], jobs=1)
     assert (seen.columns["sex"].one_more[0].hits, seen.columns["sex"].one_more[0].share) == (3, 1.0)
-    assert "3 failed, taken for better ones" in dict(seen.told())["tried"]
+    assert "3 failed, taken for better ones (broken: " in dict(seen.told())["tried"]
+    assert "'C' parameter" in seen.about["failed_because"]["broken"]
     assert seen.verdict == "inconclusive"
     Alternatives.from_dict(seen.to_dict())
 

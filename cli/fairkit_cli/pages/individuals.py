@@ -249,7 +249,9 @@ def _parts(report: Report, division: Divided) -> list[Part]:
     """Return what is said about one group, a paragraph for each part of the division."""
     attributions = [a for a in division.of("attribution") if a.evidence.get("columns")]
     head = _head(division)
-    parts: list[Part] = [Note([Span("why  ", on=On.SCREEN), capital(head)], "strong")]
+    sampled = next((each for each in division.findings if each.evidence.get("sample")), None)
+    parts: list[Part] = [] if sampled is None else [Note(sampled.notes[0])]
+    parts.append(Note([Span("why  ", on=On.SCREEN), capital(head)], "strong"))
     parts += [Note(text) for each in attributions[:1] if (text := in_people(report, each))]
     if attributions:
         parts += [_table(head, attributions), Note(_rest(attributions[0]))]
