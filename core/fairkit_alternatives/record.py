@@ -277,13 +277,8 @@ class Alternatives:
         unit = "accuracy" if tuple(self.about["costs"]) == (1.0, 1.0) else "cost per person"
         kept_draws = next(iter(self.columns.values())).none.kept
         summary = f"{', '.join(counted)}; {kept_draws} not surely over a loss of {self.aim.loss:g} of {unit}"
-        return [
-            model,
-            ("tried", summary),
-            *first,
-            *(line for told in rest for line in told),
-            ("so", self._conclusion()),
-        ]
+        more = [line for lines in rest for line in lines]
+        return [model, ("tried", summary), *first, *more, ("so", self._conclusion())]
 
     def _conclusion(self) -> str:
         if self.verdict == "fail":
