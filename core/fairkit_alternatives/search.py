@@ -207,11 +207,11 @@ def alternatives(
 
 
 def planned(
-    test: Dataset, metric: str, laws: int = 1, apart: float = 0.04, confidence: float = 0.95, **numbers: float
+    test: Dataset, metric: str, laws: int = 1, confidence: float = 0.95, *, whole: bool = False, **numbers: float
 ) -> tuple[int, float]:
-    """Return how many draws of each law are needed, and the smallest reduction that .7 of the test rows tell.
+    """Return how many draws of each law are needed, and the smallest reduction that the test rows tell.
 
-    `apart` is the share of rows that an alternative decides otherwise: .01 to .06 among trainings of one learner.
+    These are all of them where the `whole` table is for the test, else .7 of them.
     """
     as_dataset(test).learn()
     name, _, column = metric.partition(":")
@@ -221,7 +221,9 @@ def planned(
     nobody = np.zeros(len(table), dtype=bool)
     groups = [table.groups[split] for split in splits]
     cells = [PairedCounts.of_rows(group.codes, table.target, nobody, [], len(group.names)) for group in groups]
-    return aim.draws(laws), max(resolution((1 - SELECTION) * denominators(cell, aim), apart) for cell in cells)
+    share = 1.0 if whole else 1 - SELECTION
+    # trainings of one learner decide .01 to .06 of the rows otherwise
+    return aim.draws(laws), max(resolution(share * denominators(cell, aim), 0.04) for cell in cells)
 
 
 def recheck(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from fairkit.data.roles import value_text
 from fairkit.errors import DataError, ParameterError, did_you_mean
 from fairkit.intervals import guarded, two_sided
 from fairkit.parameters import parameter
+from fairkit.support.lazy_dataclass import dataclass, replace
 from fairkit_watch.counting import Cells, gradients, parts_of
 from fairkit_why.permutation_walks import by_cluster, clustered, effective
 

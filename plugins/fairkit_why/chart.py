@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from fairkit.charts import ChartTable, EvidenceChart
+from fairkit.support.lazy_dataclass import dataclass, replace
 from fairkit_why.permutation_walks import Noise, RowAsks, asks_of, by_cluster, effective, shares, two_samples, walk
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from fairkit.data.roles import HIGHEST, LARGEST, reference_of, value_text
 from fairkit.errors import DataError, ParameterError
 from fairkit.fitted import Run
 from fairkit.results.findings import Finding, GroupValue, in_words
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_watch.counting import NAMES, Cells, parts_of
 from fairkit_why.audit_rows import (
     PEOPLE,

@@ -427,6 +427,9 @@ def test_a_plan_says_what_the_rows_can_tell_and_trains_nothing(bank):
     assert "245 draws" in seen.stdout
     assert "from 0.033 on; 0.02 is asked" in seen.stdout
     assert run(bank / "model.onnx", *columns(bank), "--plan", "--reduction", "0.05").exit_code == 0
+    # with selection rows of their own all 6,000: 5.3 sqrt(.04 (1/3000 + 1/3000))
+    seen = run(bank / "model.onnx", *columns(bank), "--plan", "--selection", bank / "train.csv")
+    assert "from 0.027 on" in seen.stdout
 
 
 @pytest.mark.long

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fairkit.reading import decided, disparities, metric_name, metric_term
 from fairkit.results.evidence import Bounded, Flips, Kind, Pairs, evidence_of
 from fairkit.support.escaping import interval, number
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_cli.pages.charts import gap_curve
 from fairkit_cli.pages.parts import (
     Cell,

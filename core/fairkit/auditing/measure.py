@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -12,12 +11,11 @@ from fairkit.data.roles import value_text
 from fairkit.engines.base import add
 from fairkit.engines.local import Doubled, pick
 from fairkit.statistics import Rows
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit.support.timings import phase, threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from numpy.typing import NDArray
 
     from fairkit.data.arrow_types import Batch
     from fairkit.data.dataset import Dataset
@@ -111,7 +109,7 @@ def views(
     if scorer.task == "ranking":  # numbers are over queries: `fairkit_rankings`
         return
     if scorer.task == "regression":
-        target = _numbers(batch.label, len(batch))
+        target = np.full(len(batch), np.nan) if batch.label is None else np.asarray(batch.label, dtype=np.float64)
         low, high = dataset.profile.label_range or (0.0, 0.0)
         middle = low + (high - low) / 2
         yield (
@@ -167,7 +165,3 @@ def _classes(
                 weights=batch.weights,
             ),
         )
-
-
-def _numbers(label: Any, rows: int) -> NDArray[np.float64]:
-    return np.full(rows, np.nan) if label is None else np.asarray(label, dtype=np.float64)
