@@ -132,7 +132,7 @@ class FunctionMetric(Metric):
         )
         assert outcome is not None  # noqa: S101 -- rows have outcomes
         parameters = _parameters(type(self).function)
-        scores = _wants_scores(parameters) or decision is None
+        scores = (len(parameters) > 1 and parameters[1] in _SCORES) or decision is None
         said = score if scores else decision
         if said is None:
             raise DataError(f"{self.name} is computed from scores, and this model gives decisions only")
@@ -169,10 +169,6 @@ def _parameters(function: Function) -> list[str]:
         return list(inspect.signature(function).parameters)
     except (TypeError, ValueError):  # a builtin without a signature
         return []
-
-
-def _wants_scores(parameters: Sequence[str]) -> bool:
-    return len(parameters) > 1 and parameters[1] in _SCORES
 
 
 def metrics_of(functions: Mapping[str, Function], taken: Sequence[str] = ()) -> list[type[Metric]]:

@@ -17,8 +17,6 @@ from fairkit.support.timings import phase, threads
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
-
     from fairkit.data.arrow_types import Batch
     from fairkit.data.dataset import Dataset
     from fairkit.data.source import Source
@@ -111,7 +109,7 @@ def views(
     if scorer.task == "ranking":  # numbers are over queries: `fairkit_rankings`
         return
     if scorer.task == "regression":
-        target = _numbers(batch.label, len(batch))
+        target = np.full(len(batch), np.nan) if batch.label is None else np.asarray(batch.label, dtype=np.float64)
         low, high = dataset.profile.label_range or (0.0, 0.0)
         middle = low + (high - low) / 2
         yield (
@@ -167,7 +165,3 @@ def _classes(
                 weights=batch.weights,
             ),
         )
-
-
-def _numbers(label: Any, rows: int) -> NDArray[np.float64]:
-    return np.full(rows, np.nan) if label is None else np.asarray(label, dtype=np.float64)

@@ -377,7 +377,7 @@ def _classes(roles: PredictionRoles, dataset: Dataset) -> tuple[Any, ...]:
         if values is None:
             raise ModelError(f"the column {column!r} has too many values for classes; does it hold numbers?")
         if None in values:
-            raise ModelError(_missing(column, values[None]))
+            raise ModelError(f"{values[None]:,} rows have no value in the column {column!r}; leave these rows out")
         if classes and not set(map(value_text, values)) & set(classes):
             raise ModelError(
                 f"no class in the column {column!r} ({', '.join(sorted(map(value_text, values))[:6])}) is a value "
@@ -393,10 +393,6 @@ def _classes(roles: PredictionRoles, dataset: Dataset) -> tuple[Any, ...]:
     if len(classes) < 2:
         raise ModelError(f"there is one class only, {next(iter(classes))!r}; a comparison needs two")
     return tuple(classes.values())
-
-
-def _missing(column: str, rows: int) -> str:
-    return f"{rows:,} rows have no value in the column {column!r}; leave these rows out"
 
 
 def _numbers(values: NDArray[Any], column: str) -> Array:
