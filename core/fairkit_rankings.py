@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,6 +13,7 @@ from fairkit.errors import DataError, ModelError
 from fairkit.limits import student
 from fairkit.metrics import Estimate, Metric
 from fairkit.statistics import Statistic
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_dependent import FEWEST, FEWEST_EFFECTIVE, Noise, effective_clusters, noise_of
 
 if TYPE_CHECKING:

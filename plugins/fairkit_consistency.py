@@ -6,7 +6,6 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -21,6 +20,7 @@ from fairkit.limits import mean_limits, weighted_share_limits
 from fairkit.metrics import Term
 from fairkit.parameters import parameter
 from fairkit.results.findings import Finding
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_dependent import bucket_sums, noisy_share, ratio_noise
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -18,6 +17,7 @@ from fairkit.intervals import Spread, spread_difference, two_sided, wilson
 from fairkit.metrics import Headline, Term
 from fairkit.parameters import parameter
 from fairkit.results.findings import Finding, GroupValue
+from fairkit.support.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
@@ -14,6 +13,7 @@ from fairkit.hookspecs import hookimpl
 from fairkit.learners import INSTALLED
 from fairkit.mitigators import Capability, FittedModel, Mitigator, Prediction
 from fairkit.parameters import parameter
+from fairkit.support.lazy_dataclass import dataclass, field
 from fairkit_onnx.write.estimators import add_estimator, score_estimator
 from fairkit_onnx.write.export import add_outputs
 from fairkit_onnx.write.graph import GraphBuilder, add_mixture_outputs, mixture_chance, stack_members

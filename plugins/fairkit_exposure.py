@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -15,6 +14,7 @@ from fairkit.mitigators import Capability, FittedModel, Mitigator, Prediction, R
 from fairkit.parameters import parameter
 from fairkit.results.rules import Rule
 from fairkit.settings import ModelOptions
+from fairkit.support.lazy_dataclass import dataclass, field
 from fairkit_onnx.read.outputs import SCORE
 from fairkit_onnx.write.compose import Appender, favorable_score, group_codes
 from fairkit_onnx.write.export import BaseModel, as_input

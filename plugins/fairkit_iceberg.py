@@ -62,6 +62,7 @@ class IcebergTable(DataSource):
         for task in tasks:
             for file in (task.file, *task.delete_files):
                 _inside(file.file_path, home, address)
+        # the snapshot is its files' rows: nothing deleted in them, Parquet, columns of one form
         if len(table.metadata.schemas) == 1 and all(
             not task.delete_files and str(task.file.file_format).upper().endswith("PARQUET") for task in tasks
         ):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -15,6 +14,7 @@ from fairkit.learners import INSTALLED
 from fairkit.mitigators import Capability, FittedModel, Groups, Mitigator, Run, Table
 from fairkit.parameters import parameter
 from fairkit.results.rules import Rule
+from fairkit.support.lazy_dataclass import dataclass, field
 from fairkit_onnx.write.estimators import add_estimator
 from fairkit_onnx.write.export import TabularModel, add_outputs
 from fairkit_onnx.write.graph import GraphBuilder

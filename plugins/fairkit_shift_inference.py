@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +10,7 @@ import fairkit
 from fairkit.errors import DataError
 from fairkit.mitigators import Capability
 from fairkit.parameters import parameter
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_onnx.write.rules import Piece
 from fairkit_repair.postprocess import PostParameters, PostProcessor, Solution
 

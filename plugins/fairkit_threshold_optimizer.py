@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -12,6 +11,7 @@ import fairkit
 from fairkit.errors import DataError, MissingExtraError
 from fairkit.mitigators import Capability
 from fairkit.parameters import parameter
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_onnx.write.rules import Piece
 from fairkit_repair.postprocess import PostParameters, PostProcessor, Solution
 

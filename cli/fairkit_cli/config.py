@@ -6,7 +6,6 @@ import os
 import stat
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +14,7 @@ from fairkit.results.findings import facts_of
 from fairkit.results.rules import SCENARIO, Rule
 from fairkit.settings import declared
 from fairkit.support.files import read_small
+from fairkit.support.lazy_dataclass import dataclass, field
 
 NAME = "fairkit.toml"
 MOST_SHOWN = 80

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import ParameterError
 from fairkit.results.policy import Change, Comparison, judge, outcome_of
+from fairkit.support.lazy_dataclass import dataclass, replace
 from fairkit_cli.helping import as_options
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import tomllib
-from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fairkit.data.task import carried_by
 from fairkit.errors import ConfigError, ParameterError, did_you_mean
 from fairkit.support.files import read_small
+from fairkit.support.lazy_dataclass import dataclass, replace
 from fairkit_cli import options as opt
 from fairkit_cli.names import model_file
 from fairkit_cli.terminal.output import say

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
 from fairkit.engines.local import LocalEngine
 from fairkit.progress import Progress, no_progress
+from fairkit.support.lazy_dataclass import dataclass, field
 
 if TYPE_CHECKING:
     from fairkit.data.arrow_types import Batch

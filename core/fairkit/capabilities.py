@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from fairkit.errors import ParameterError
 from fairkit.support.files import record_of
+from fairkit.support.lazy_dataclass import dataclass, field
 
 __all__ = ["CONSTRAINTS", "FRACTIONS", "Capability", "constraint_of", "metrics_of"]
 

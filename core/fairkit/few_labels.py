@@ -9,7 +9,6 @@ estimator over two phases (Cochran 1977, ch. 7; Robins, Rotnitzky & Zhao 1994; p
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy as np
 from fairkit.intervals import Spread, ratio_limits, spread_difference, spread_ratio, two_sided
 from fairkit.limits import FEW, chi_square_tail, clopper_pearson, share_limits, wilson
 from fairkit.metrics import Estimate, Metric, Rate
+from fairkit.support.lazy_dataclass import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from fairkit.objective import Objective
 from fairkit.progress import Progress, no_progress
+from fairkit.support.lazy_dataclass import dataclass, replace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,7 +42,7 @@ class Run:
     # Those that compare the models before and after besides, such as ``why``; a method does not need them
     auditors: tuple[str, ...] = ()
     # What thresholds are chosen for; rules on scores get it as their rows' gains and rate
-    objective: Objective = Objective()  # noqa: RUF009 -- immutable
+    objective: Objective = Objective()
 
     def on(self, rows: int) -> Run:
         """Return the run for a table of `rows` rows: with one thread if they are few and nothing was said."""

@@ -8,7 +8,6 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -17,6 +16,7 @@ from fairkit.errors import DataError, ParameterError
 from fairkit.limits import student
 from fairkit.metrics import Estimate, Metric
 from fairkit.statistics import Rows, Statistic
+from fairkit.support.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -132,7 +132,7 @@ class FunctionMetric(Metric):
         )
         assert outcome is not None  # noqa: S101 -- rows have outcomes
         parameters = _parameters(type(self).function)
-        scores = (len(parameters) > 1 and parameters[1] in _SCORES) or decision is None
+        scores = (parameters[1:2] and parameters[1] in _SCORES) or decision is None
         said = score if scores else decision
         if said is None:
             raise DataError(f"{self.name} is computed from scores, and this model gives decisions only")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from fairkit.errors import ParameterError, did_you_mean
 from fairkit.support.calls import named_class
+from fairkit.support.lazy_dataclass import dataclass, field
 from fairkit.support.lazy_package import imported
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy as np
 from fairkit.limits import bounded_mean_limits, heavy, mean_limits, share_limits, student, weighted_share_limits
 from fairkit.statistics import CellSums, Confusion, Contributions, Moments, MomentSums, Rows, Statistic, Sums
 from fairkit.support.escaping import visible
+from fairkit.support.lazy_dataclass import dataclass, field, fields, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable

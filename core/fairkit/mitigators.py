@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 
 from fairkit.capabilities import Capability
@@ -12,6 +11,7 @@ from fairkit.errors import ParameterError, did_you_mean
 from fairkit.fitted import FittedModel, Prediction, Run
 from fairkit.learners import INSTALLED, LEARNERS, find_learner, fit_by_name
 from fairkit.parameters import parse_parameters
+from fairkit.support.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Self, get_args
 
 import numpy as np
 
 from fairkit.errors import ParameterError, did_you_mean
+from fairkit.support.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

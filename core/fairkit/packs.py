@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
+from fairkit.support.lazy_dataclass import dataclass, field
 from fairkit.support.lazy_package import imported
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -19,6 +18,7 @@ from fairkit.metrics import Term, first_sentence, recorded
 from fairkit.plugins.finding import find, installed_metrics, load
 from fairkit.results.evidence import HighestGroup, LowestGroup, evidence_of
 from fairkit.support.escaping import number
+from fairkit.support.lazy_dataclass import dataclass, field
 
 if TYPE_CHECKING:
     from fairkit.auditors import Auditor

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Self, get_args
 
 from fairkit.data.task import Task
 from fairkit.errors import ParameterError, did_you_mean
 from fairkit.results.rules import ADJUSTMENTS, Adjustment, Rule
+from fairkit.support.lazy_dataclass import dataclass, field
 
 ScoreKind = Literal["probability", "percent", "logit", "label", "value"]
 Copies = Literal["independent"]

@@ -111,7 +111,7 @@ class Column:
         """``fail``: an alternative was found; ``pass``: T is below δ, and each law's share is at most p."""
         if self.found is not None and self.found.counts:
             return "fail"
-        shares = [statement.share for statement in self.one_more]
+        shares = [share.share for share in self.one_more]
         clear = self.none.at_most < self.aim.reduction and all(share <= self.aim.share for share in shares)
         return "pass" if clear and self.weak is None else "inconclusive"
 
@@ -125,9 +125,7 @@ class Column:
             return f"{few[0]} has fewer than the {draws} draws that a share of {self.aim.share:g} takes"
         if any(search.failed.values()):
             return "some draws failed, and may be better ones"
-        spread = [
-            statement.variety[1] - statement.variety[0] if statement.variety else 0.0 for statement in self.one_more
-        ]
+        spread = [share.variety[1] - share.variety[0] if share.variety else 0.0 for share in self.one_more]
         return "no law varies by the reduction that counts" if max(spread) < self.aim.reduction else None
 
     def told(self) -> list[tuple[str, str]]:
@@ -139,11 +137,9 @@ class Column:
             ("found", self._found_told()),
             ("none", self._none_told()),
         ]
-        lines += [
-            ("one more" if n == 0 else "", self._share_told(statement)) for n, statement in enumerate(self.one_more)
-        ]
+        lines += [("one more" if n == 0 else "", self._share_told(share)) for n, share in enumerate(self.one_more)]
         return lines + [
-            ("arbitrary" if n == 0 else "", _arbitrary_told(statement)) for n, statement in enumerate(self.arbitrary)
+            ("arbitrary" if n == 0 else "", _arbitrary_told(share)) for n, share in enumerate(self.arbitrary)
         ]
 
     def records(self) -> list[dict[str, Any]]:
@@ -206,7 +202,8 @@ class Alternatives:
     about
         What was declared and looked at: metric, sensitive columns, ``groups`` (one of each column, crossed), ε
         (``loss``), δ (``reduction``), p (``share``), costs, objective, α, the seed of splits, digests of the model and
-        of training, selection and test rows, the number of the look at the test rows.
+        of training, selection and test rows, the number of the look at the test rows, and why each law's first failed
+        draw failed (``failed_because``).
     laws
         The laws of the draws, with their N.
     failed
@@ -274,18 +271,14 @@ class Alternatives:
         others = sum(candidate["law"] is None for candidate in self.candidates)
         counted += [f"{others} others"] if others else []
         lost = sum(map(len, self.failed.values()))
-        counted += [f"{lost} failed, taken for better ones"] if lost else []
+        why = "".join(f" ({law}: {reason})" for law, reason in self.about.get("failed_because", {}).items())
+        counted += [f"{lost} failed, taken for better ones{why}"] if lost else []
         (model, *first), *rest = (column.told() for column in self.columns.values())
         unit = "accuracy" if tuple(self.about["costs"]) == (1.0, 1.0) else "cost per person"
         kept_draws = next(iter(self.columns.values())).none.kept
         summary = f"{', '.join(counted)}; {kept_draws} not surely over a loss of {self.aim.loss:g} of {unit}"
-        return [
-            model,
-            ("tried", summary),
-            *first,
-            *(line for told in rest for line in told),
-            ("so", self._conclusion()),
-        ]
+        more = [line for lines in rest for line in lines]
+        return [model, ("tried", summary), *first, *more, ("so", self._conclusion())]
 
     def _conclusion(self) -> str:
         if self.verdict == "fail":
@@ -335,8 +328,8 @@ class Alternatives:
                 column.name: {
                     "found": None if column.found is None else dataclasses.asdict(column.found) | {"name": name},
                     "none": dataclasses.asdict(column.none),
-                    "one_more": [dataclasses.asdict(statement) for statement in column.one_more],
-                    "arbitrary": [dataclasses.asdict(statement) for statement in column.arbitrary],
+                    "one_more": [dataclasses.asdict(share) for share in column.one_more],
+                    "arbitrary": [dataclasses.asdict(share) for share in column.arbitrary],
                     "resolution": column.resolution,
                 }
                 for column in self.columns.values()
@@ -381,6 +374,7 @@ class Alternatives:
         wrong = [name for name in _NUMBERS if not _is_number(about[name])]
         wrong += [name for name in _TEXTS if not isinstance(about[name], str)]
         wrong += [name for name in _FLAGS if not isinstance(about[name], bool)]
+        wrong += [name for name, why in about.get("failed_because", {}).items() if not isinstance(why, str)]
         names, groups = about["sensitive"], [*map(tuple, about["groups"])]
         if len({*names}) < len(names) or len({*groups}) < len(groups) or {*map(len, groups)} != {len(names)}:
             wrong.append("groups")

@@ -22,6 +22,7 @@ from fairkit.engines.local import LocalEngine
 from fairkit.errors import DataError, ParameterError
 from fairkit.fitted import Run
 from fairkit.objective import Objective
+from fairkit.plugins.loading import one_line
 from fairkit.progress import Progress, no_progress
 from fairkit.settings import ModelOptions, at_threshold
 from fairkit.support.calls import checked
@@ -84,6 +85,7 @@ class Alternative:
     entry: Mapping[str, Any]  # as among the candidates of `Alternatives`
     decisions: tuple[Bits, Bits] | None  # on selection and test rows; None where a draw failed
     content: bytes | None = None  # the file; None of a draw
+    failed: str = ""  # why, in the words of the first line of the error
 
     @property
     def key(self) -> tuple[str, int]:
@@ -205,11 +207,11 @@ def alternatives(
 
 
 def planned(
-    test: Dataset, metric: str, laws: int = 1, apart: float = 0.04, confidence: float = 0.95, **numbers: float
+    test: Dataset, metric: str, laws: int = 1, confidence: float = 0.95, *, whole: bool = False, **numbers: float
 ) -> tuple[int, float]:
-    """Return how many draws of each law are needed, and the smallest reduction that .7 of the test rows tell.
+    """Return how many draws of each law are needed, and the smallest reduction that the test rows tell.
 
-    `apart` is the share of rows that an alternative decides otherwise: .01 to .06 among trainings of one learner.
+    These are all of them where the `whole` table is for the test, else .7 of them.
     """
     as_dataset(test).learn()
     name, _, column = metric.partition(":")
@@ -219,7 +221,9 @@ def planned(
     nobody = np.zeros(len(table), dtype=bool)
     groups = [table.groups[split] for split in splits]
     cells = [PairedCounts.of_rows(group.codes, table.target, nobody, [], len(group.names)) for group in groups]
-    return aim.draws(laws), max(resolution((1 - SELECTION) * denominators(cell, aim), apart) for cell in cells)
+    share = 1.0 if whole else 1 - SELECTION
+    # trainings of one learner decide .01 to .06 of the rows otherwise
+    return aim.draws(laws), max(resolution(share * denominators(cell, aim), 0.04) for cell in cells)
 
 
 def recheck(
@@ -388,8 +392,8 @@ def train_draw(key: tuple[str, int], setup: Setup) -> Alternative:
         scores = [_scores(fitted, law, setup, part) for part in (0, 1)]
         cut = _cutoff(scores[0], setup)
         return Alternative(entry=entry, decisions=(scores[0] >= cut, scores[1] >= cut))
-    except Exception:  # a refusal of drawn settings, the library's own, too
-        return Alternative(entry=entry, decisions=None)
+    except Exception as error:  # a refusal of drawn settings, the library's own, too
+        return Alternative(entry=entry, decisions=None, failed=one_line(error)[:200])
 
 
 def _reads(law: Law, setup: Setup) -> bool:
@@ -561,8 +565,9 @@ def _result(
     with_decisions = [(draw, draw.decisions) for draw in tried if draw.decisions is not None]
     counts = _counted(setup, [decisions for _, decisions in with_decisions])
     failed = [draw.key for draw in tried if draw.decisions is None]
+    reasons = {draw.entry["law"]: draw.failed for draw in reversed(tried) if draw.failed}
     result = Alternatives(
-        about=about,
+        about={**about, "failed_because": reasons} if reasons else about,
         laws=laws,
         failed={law.name: tuple(number for name, number in failed if name == law.name) for law in laws},
         candidates=tuple(draw.entry for draw, _ in with_decisions),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +14,7 @@ from fairkit.intervals import two_sided
 from fairkit.metrics import ODDS, Rate, field_names
 from fairkit.results.policy import Change, outcome_of
 from fairkit.statistics import Scores
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_comparing.collect import (
     Class,
     Difference,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from fairkit.metrics import Rate
 from fairkit.models.scorer import bound
 from fairkit.progress import no_progress
 from fairkit.statistics import Confusion, Rows, Scores, Sums
+from fairkit.support.lazy_dataclass import dataclass, field, replace
 from fairkit_rankings import Items, items_of
 
 if TYPE_CHECKING:

@@ -14,12 +14,12 @@ different groups it is the usual interval of a paired difference.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fairkit.intervals import two_sided
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_comparing.collect import Difference
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from fairkit.models.python import took_a_matrix
 from fairkit.models.scorer import bound
 from fairkit.settings import ModelOptions, at_threshold
 from fairkit.support.calls import checked
+from fairkit.support.lazy_dataclass import asdict, dataclass
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -6,13 +6,13 @@ import io
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from fairkit.errors import DataError, FairkitError, MissingExtraError
 from fairkit.support.files import replacing
+from fairkit.support.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -18,12 +18,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairkit.errors import ParameterError
+from fairkit.support.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,11 +7,11 @@ branches, so that the nodes they need are in the cache already, and their branch
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_onnx.read.graph import walk
 from fairkit_onnx.sandbox.wire import Maps, factorize
 

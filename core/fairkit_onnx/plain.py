@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_onnx.rowwise import RULES, NotShownError, lengths, require
 
 if TYPE_CHECKING:

@@ -8,11 +8,12 @@ whole graph. `fairkit_onnx.plain` says of which files this may be asked.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from fairkit.support.lazy_dataclass import dataclass, field
 
 if TYPE_CHECKING:
     import onnx

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from abc import abstractmethod
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -15,6 +14,7 @@ from fairkit.fitted import FittedModel, Prediction, Run, RunsItself
 from fairkit.mitigators import Capability, Mitigator
 from fairkit.parameters import parameter
 from fairkit.settings import ModelOptions
+from fairkit.support.lazy_dataclass import dataclass, field
 from fairkit_onnx.file import OnnxModel
 from fairkit_onnx.read.feeds import RANDOM_INPUT
 from fairkit_onnx.read.outputs import DECISION_PROBABILITY, RULE_KEY, SCORE

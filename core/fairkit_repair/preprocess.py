@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fairkit.learners import INSTALLED
 from fairkit.mitigators import Mitigator
 from fairkit.parameters import parameter
+from fairkit.support.lazy_dataclass import dataclass, field
 from fairkit_repair.learners import fit_learner
 
 if TYPE_CHECKING:

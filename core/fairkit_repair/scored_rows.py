@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -15,6 +14,7 @@ from fairkit.capabilities import Capability
 from fairkit.errors import ParameterError, PolicyError
 from fairkit.models.scorer import bound
 from fairkit.support.files import record_of
+from fairkit.support.lazy_dataclass import dataclass, field
 from fairkit_comparing.run import comparison, paired_up
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ There is no step size to choose.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_similarity.networks import squared_difference, without_shift
 
 if TYPE_CHECKING:

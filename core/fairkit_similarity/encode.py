@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from fairkit.data.roles import MISSING_GROUP, value_text
 from fairkit.errors import DataError, did_you_mean
 from fairkit.support.files import record_of
+from fairkit.support.lazy_dataclass import dataclass
 
 Columns = Mapping[str, NDArray[Any]]
 Floats = NDArray[np.float64]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairkit.errors import DataError, ParameterError, did_you_mean
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit.support.timings import phase
 from fairkit_similarity.encode import Columns, Design, Encoder, Floats, distinct
 from fairkit_similarity.metric import FairMetric

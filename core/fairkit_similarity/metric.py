@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,6 +13,7 @@ import numpy as np
 from fairkit.errors import DataError
 from fairkit.parameters import parameter
 from fairkit.support.files import write_atomic
+from fairkit.support.lazy_dataclass import dataclass, field
 from fairkit_similarity.encode import Columns, Encoder, Floats
 
 SCHEMA = "fairkit.metric/1"

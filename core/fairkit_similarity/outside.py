@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ import numpy as np
 from fairkit.data.arrow_types import as_numpy
 from fairkit.data.sources import open_source
 from fairkit.errors import DataError, MissingExtraError, did_you_mean
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit.support.timings import phase
 from fairkit_similarity.encode import Encoder
 from fairkit_similarity.metric import FairMetric

@@ -10,12 +10,12 @@ its tree is built again elsewhere.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numba
 import numpy as np
 
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit.support.timings import threads
 from fairkit_similarity.search.descent import LOSSES, lane_maxima, lane_ranges, search
 from fairkit_similarity.search.problem import Lines, Problem, group_maxima, same_rows

@@ -14,13 +14,13 @@ reward on it and give a `Transport`, whose `solve` and `curve` answer for one or
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
 import numpy as np
 
 from fairkit.errors import DataError, ParameterError
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit.support.timings import phase
 from fairkit_similarity.search.descent import ABSOLUTE, LOSSES, SQUARED, lane_maxima, lane_ranges, search
 from fairkit_similarity.search.problem import Lines, Problem, Solution, group_maxima, same_rows

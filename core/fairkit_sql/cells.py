@@ -9,7 +9,6 @@ import operator
 import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -24,6 +23,7 @@ from fairkit.data.sources import FilledPart, records_source
 from fairkit.errors import DataError, FairkitError, MissingExtraError, RowsNeededError
 from fairkit.sources import Counting, Records, said
 from fairkit.sources.interface import StoredFile
+from fairkit.support.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

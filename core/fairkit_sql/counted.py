@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from fairkit.data.source import Source
 from fairkit.engines.base import Told, nobody
 from fairkit.engines.local import Doubled, LocalEngine
 from fairkit.errors import DataError, RowsNeededError
+from fairkit.support.lazy_dataclass import dataclass, field, replace
 from fairkit_sql.cells import (
     Bins,
     Cells,

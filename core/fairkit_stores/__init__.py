@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,6 +13,7 @@ from fairkit.errors import DataError
 from fairkit.sources.address import Address, check_reachable, keeps_secrets, said
 from fairkit.sources.interface import StoredFile
 from fairkit.support.escaping import visible
+from fairkit.support.lazy_dataclass import dataclass
 
 STORES: dict[str, Mapping[str, str]] = {
     "s3": {

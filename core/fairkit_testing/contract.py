@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from fairkit import plugins
 from fairkit.errors import ParameterError, did_you_mean
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_testing import auditor_checks, metric_checks, mitigator_checks, plugin_checks
 from fairkit_testing import auditor_checks as model_source_checks
 from fairkit_testing import auditor_checks as promotion_checks

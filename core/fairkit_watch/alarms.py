@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from fairkit.support.files import record_of
+from fairkit.support.lazy_dataclass import dataclass, field, replace
 from fairkit_watch.counting import NAMES, Cells, parts_of
 from fairkit_watch.detectors import Detector, Streams, locate, streams_of
 from fairkit_watch.judging import Judge, RulePath  # noqa: TC001

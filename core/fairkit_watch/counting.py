@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from fairkit.data.groups import MAX_GROUPS, ColumnCoder
 from fairkit.data.roles import MISSING_GROUP, Sensitive, require_columns, same_value, value_text
 from fairkit.errors import DataError, ParameterError
 from fairkit.intervals import guarded, two_sided
+from fairkit.support.lazy_dataclass import dataclass, field
 from fairkit_watch.judging import Increments, whole
 from fairkit_watch.settings import POOLED, WatchSettings, read_day
 

@@ -7,11 +7,11 @@ weighted mean of the R reaches A is at least A, for every sequence of rates that
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fairkit.support.lazy_dataclass import dataclass, field
 from fairkit_watch import sequences
 from fairkit_watch.judging import rate_ends
 

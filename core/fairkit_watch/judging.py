@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_watch import sequences
 from fairkit_watch.sequences import (
     BURN_IN_ROWS,

@@ -9,7 +9,6 @@ import secrets
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ import numpy as np
 from fairkit import plugins
 from fairkit.errors import FairkitError, ParameterError
 from fairkit.support.files import FileError, explain, sync_folder, write_atomic
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_watch import alarms as alarming
 from fairkit_watch.alarms import Alarm, GroupLook, RuleLook, windows
 from fairkit_watch.judging import MANY_UNRESOLVED, NOT_DRAWN, Judge, RulePath, reason, unresolved, verdict

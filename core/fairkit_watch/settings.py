@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,6 +13,7 @@ from fairkit.errors import ParameterError, PolicyError
 from fairkit.planning.assumptions import Target, target_of
 from fairkit.results.rules import Rule
 from fairkit.support.files import record_of
+from fairkit.support.lazy_dataclass import dataclass, field
 
 if TYPE_CHECKING:
     from fairkit.metrics import Metric, Rate

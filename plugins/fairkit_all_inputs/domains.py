@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from fairkit.data.roles import same_value, value_meant
 from fairkit.errors import DataError, ParameterError, did_you_mean
 from fairkit.parameters import parameter
 from fairkit.results.findings import Finding
+from fairkit.support.lazy_dataclass import dataclass, field, replace
 from fairkit_all_inputs.bounds.problem import CHANCE, FLIP, SCORE
 from fairkit_all_inputs.bounds.searching import Effort
 from fairkit_onnx.structure.cells import Listed, Numbers, one_hot_groups, value_text_of

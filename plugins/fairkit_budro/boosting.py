@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairkit.errors import DataError
 from fairkit.progress import Progress, no_progress
+from fairkit.support.lazy_dataclass import dataclass, field
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,7 +8,6 @@ losses, and remembers what helps the next round.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
@@ -16,6 +15,7 @@ import numba
 import numpy as np
 
 from fairkit.errors import DataError, MissingExtraError, ParameterError, did_you_mean
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_similarity.encode import Encoder
 from fairkit_similarity.learn import transport_plan
 from fairkit_similarity.metric import FairMetric

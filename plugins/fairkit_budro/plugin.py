@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy as np
 from fairkit.errors import MissingExtraError, ParameterError
 from fairkit.mitigators import Capability, FittedModel, Mitigator, Prediction, Run, Table
 from fairkit.parameters import parameter
+from fairkit.support.lazy_dataclass import dataclass, field
 from fairkit_onnx.write.graph import GraphBuilder
 from fairkit_onnx.write.trees import add_ensemble, xgboost_trees
 from fairkit_repair.learners import check_target, encoder_for

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from fairkit.errors import DataError, ParameterError
 from fairkit.parameters import parameter
+from fairkit.support.lazy_dataclass import dataclass, replace
 from fairkit_correspondence.planning import Cells, effective
 
 if TYPE_CHECKING:

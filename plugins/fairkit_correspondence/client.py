@@ -6,7 +6,6 @@ import json
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -14,6 +13,7 @@ import fairkit_http
 from fairkit.errors import MissingExtraError, ModelError, ParameterError
 from fairkit.sources.address import TOKEN, check_address, token_for, without_token
 from fairkit.support.escaping import visible
+from fairkit.support.lazy_dataclass import dataclass, field, replace
 
 if TYPE_CHECKING:
     import httpx

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ import numpy as np
 from fairkit.errors import DataError, ParameterError
 from fairkit.intervals import clopper_pearson, student, two_sided
 from fairkit.results.findings import Finding, GroupValue, StratumValue
+from fairkit.support.lazy_dataclass import asdict, dataclass
 from fairkit_correspondence.answers import OUTCOMES, Answers, Parameters, cost_of, digest_of, recorded_values
 from fairkit_correspondence.planning import ENOUGH_DOCUMENTS, ENOUGH_NAMES, PLANNED_NAMES, Parts, Spread, limits, parts
 from fairkit_correspondence.requests import requests_digest

@@ -11,7 +11,6 @@ import re
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ import numpy as np
 
 from fairkit.errors import DataError, ParameterError, did_you_mean
 from fairkit.parameters import parameter
+from fairkit.support.lazy_dataclass import dataclass, field
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

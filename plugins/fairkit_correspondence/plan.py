@@ -8,13 +8,13 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from fairkit.errors import DataError, ParameterError, did_you_mean
 from fairkit.parameters import parameter, parse_parameters
 from fairkit.support.files import read_small
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_correspondence.lists import CONTEXTS, LISTS, NAME_COLUMNS, Name, NameList, matched, read_names, whole
 from fairkit_correspondence.planning import ENOUGH_NAMES, PLANNED_NAMES
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
 from typing import TYPE_CHECKING
@@ -21,6 +20,7 @@ import numpy as np
 from fairkit.errors import ParameterError
 from fairkit.intervals import clopper_pearson, student, two_sided
 from fairkit.planning.results import two_digits
+from fairkit.support.lazy_dataclass import dataclass, replace
 from fairkit_correspondence.store import bisected
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_correspondence.answers import NOT_ASKED
 
 if TYPE_CHECKING:

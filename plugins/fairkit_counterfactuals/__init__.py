@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -18,6 +17,7 @@ from fairkit.intervals import student, two_sided, wilson
 from fairkit.metrics import Term
 from fairkit.parameters import parameter
 from fairkit.results.findings import Finding
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_similarity.outside import CounterfactualTable, read_given
 
 if TYPE_CHECKING:

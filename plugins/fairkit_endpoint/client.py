@@ -8,7 +8,6 @@ import struct
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -18,6 +17,7 @@ import fairkit_http
 from fairkit.errors import MissingExtraError, ModelError, ParameterError
 from fairkit.sources.address import TOKEN, check_address, token_for, without_token
 from fairkit.support.escaping import visible
+from fairkit.support.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import httpx

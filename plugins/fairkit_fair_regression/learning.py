@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from fairkit.errors import ParameterError
+from fairkit.support.lazy_dataclass import dataclass, field
 from fairkit_fair_regression.losses import STEEPNESS, Rates, from_probability
 from fairkit_onnx.write.encode import fit_encoder
 from fairkit_onnx.write.estimators import add_estimator, score_estimator

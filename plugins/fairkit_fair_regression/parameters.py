@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -13,6 +12,7 @@ from fairkit.errors import DataError, ParameterError, did_you_mean
 from fairkit.intervals import student, two_sided
 from fairkit.mitigators import FittedModel, Prediction
 from fairkit.parameters import parameter
+from fairkit.support.lazy_dataclass import dataclass, field
 from fairkit_onnx.read.outputs import MEMBER_SCORES, add_member_outputs, embed_weights
 from fairkit_onnx.write.export import add_outputs
 from fairkit_onnx.write.graph import GraphBuilder, mixture_chance, stack_members

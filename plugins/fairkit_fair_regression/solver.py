@@ -15,12 +15,12 @@ is what Q may be away from the best mixture, in cost and, divided by B, in viola
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from fairkit.errors import DataError, ParameterError
+from fairkit.support.lazy_dataclass import dataclass, field
 from fairkit_fair_regression.learning import Constant
 from fairkit_fair_regression.losses import Grid, best_levels
 

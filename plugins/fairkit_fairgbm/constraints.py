@@ -16,12 +16,12 @@ three groups or more that can be another group, and then the multipliers press o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from fairkit.errors import DataError
+from fairkit.support.lazy_dataclass import dataclass, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

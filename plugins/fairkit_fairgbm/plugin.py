@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairkit.errors import ParameterError
 from fairkit.mitigators import Capability, FittedModel, Mitigator, Prediction, Run, Table
+from fairkit.support.lazy_dataclass import dataclass, field
 from fairkit_fairgbm.parameters import FairGBMParameters
 from fairkit_onnx.write.encode import fit_encoder
 from fairkit_onnx.write.export import add_outputs

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairkit.errors import DataError
 from fairkit.progress import Progress, no_progress
+from fairkit.support.lazy_dataclass import dataclass, field
 from fairkit_fairgbm import kernel
 from fairkit_fairgbm.constraints import Multipliers, Rates, scale
 from fairkit_repair.learners import light_gbm

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from fairkit.auditing.measure import views
@@ -13,6 +12,7 @@ from fairkit.metrics import CONFUSION, Headline, Term
 from fairkit.models.scorer import is_own
 from fairkit.parameters import parameter
 from fairkit.statistics import EXACT_SCORES, Rows, Scores, Statistic
+from fairkit.support.lazy_dataclass import dataclass, replace
 from fairkit_group.errors import told
 from fairkit_group.identification import LABELLED_SHARE, Labelled, check_design, known_rows, label_totals_of
 from fairkit_group.missing_groups import MISSING_SHARE

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -14,6 +13,7 @@ from fairkit.intervals import share_limits, two_sided
 from fairkit.limits import heavy, student, tilted, unseen, widened
 from fairkit.metrics import HEAVY, Estimate, Headline, Mean, Metric, Term
 from fairkit.statistics import Rows, Statistic, Sums
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_group.ranking import SCORES
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from fairkit.errors import ParameterError
 from fairkit.limits import clopper_pearson
 from fairkit.metrics import Headline, Mean, Metric, Rate, Term
+from fairkit.support.lazy_dataclass import dataclass, replace
 from fairkit_group.calibration import R2Score
 from fairkit_group.rates import BalancedAccuracy, Box, F1Score, TrueNegativeRate, TruePositiveRate
 

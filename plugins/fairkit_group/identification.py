@@ -16,7 +16,6 @@ has no such bias (the problem of intersection bounds; Chernozhukov, Lee & Rosen 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -40,6 +39,7 @@ from fairkit.intervals import two_sided
 from fairkit.limits import student
 from fairkit.metrics import Rate
 from fairkit.results.findings import Finding
+from fairkit.support.lazy_dataclass import dataclass, replace
 from fairkit_dependent import noise_of
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from fairkit.metrics import CONFUSION, Mean
 from fairkit.results.findings import Finding
 from fairkit.statistics import ScoreTable, Sums
+from fairkit.support.lazy_dataclass import dataclass, field, replace
 from fairkit_group.errors import LabelError, independent_boxes, of_rates, wrong_groups, wrong_outcomes
 from fairkit_group.ranking import SCORES, RocAuc
 from fairkit_group.rates import Box, disparity_bounds, of_key, of_metric

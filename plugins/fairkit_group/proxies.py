@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from fairkit.data.roles import proxy_of
 from fairkit.intervals import two_sided
 from fairkit.metrics import Rate
 from fairkit.results.findings import Finding, GroupValue
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_dependent import SCORE_BUCKETS, effective_clusters, noise_of, too_few
 from fairkit_group.identification import Bounds, Sampling, difference_bounds, rate_bounds
 from fairkit_group.rates import EVERYBODY

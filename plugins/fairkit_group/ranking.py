@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -11,6 +10,7 @@ from fairkit.intervals import guarded, kolmogorov_quantile, share_limits, studen
 from fairkit.limits import mean_limits, unseen
 from fairkit.metrics import Estimate, Headline, Metric, Term
 from fairkit.statistics import Scores, ScoreTable, Statistic
+from fairkit.support.lazy_dataclass import dataclass, replace
 from fairkit_dependent import SCORE_BUCKETS, doubts_of, effective_clusters, noise_of
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -15,6 +14,7 @@ from fairkit.intervals import own_quantile
 from fairkit.metrics import CONFUSION, Estimate, Headline, Metric, Rate, Term
 from fairkit.results.findings import GroupValue
 from fairkit.statistics import ScoreTable
+from fairkit.support.lazy_dataclass import dataclass, field, fields
 from fairkit_dependent import SCORE_BUCKETS, by_bucket, clustered
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ import numpy as np
 from fairkit.data.roles import HIGHEST, LARGEST, reference_of
 from fairkit.intervals import difference_limits, guarded, pairwise_quantile, ratio_limits, two_sided
 from fairkit.results.findings import GroupValue
+from fairkit.support.lazy_dataclass import dataclass, replace
 from fairkit_group.between import surely_apart
 from fairkit_group.finding_writer import known_ends
 from fairkit_group.ranking import SCORES

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +18,7 @@ import numpy as np
 from fairkit.intervals import Spread, guarded, kolmogorov_quantile, pairwise_quantile, two_sided
 from fairkit.metrics import Estimate
 from fairkit.statistics import ScoreTable
+from fairkit.support.lazy_dataclass import dataclass, replace
 from fairkit_dependent import STRATA_BUCKETS, effective_clusters, noise_of, too_few
 from fairkit_group.calibration import curves
 from fairkit_group.ranking import Distances, dependent_distances, distances

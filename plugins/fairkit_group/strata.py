@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from fairkit.intervals import Spread, difference_limits, guarded, two_sided
 from fairkit.limits import student
 from fairkit.metrics import CONFUSION, Estimate, Mean, Metric, Rate, moments_of
 from fairkit.statistics import MomentSums, ScoreTable, Sums
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_dependent import (
     SCORE_BUCKETS,
     STRATA_BUCKETS,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy as np
 from fairkit.intervals import difference_limits, ratio_limits
 from fairkit.limits import chi_square_tail, mean_limits, student, weighted_share_limits
 from fairkit.metrics import Estimate
+from fairkit.support.lazy_dataclass import dataclass, replace
 from fairkit_group.between import surely_apart
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ import numpy as np
 from fairkit.auditors import AuditContext, Auditor
 from fairkit.errors import DataError, MissingExtraError, ParameterError, did_you_mean
 from fairkit.results.findings import Finding
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_individual.support import Parts, Trend, described, pairs, restricted, shared_columns
 from fairkit_individual.tables import Collected, collect, table_of
 from fairkit_similarity.encode import Encoder

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -13,6 +12,7 @@ from fairkit.auditing.needs import NO_GROUPS
 from fairkit.errors import ParameterError
 from fairkit.metrics import Term
 from fairkit.parameters import parameter
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_individual.certificate import CertificateAuditor, Prepared
 from fairkit_individual.gradients import gradients_of, people_of
 from fairkit_individual.tables import CLIP, Rewards, class_losses, label_codes, outputs, regression_pair

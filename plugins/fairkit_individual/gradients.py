@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairkit.errors import MissingExtraError, ModelError
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_individual.operators import FLOATS, operators
 from fairkit_individual.tables import CLIP
 from fairkit_onnx.file import open_session

@@ -8,11 +8,11 @@ have no honest error. What can be said is the value at n/4, n/2 and n, and wheth
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_individual.tables import MemoryTable, shown_scores
 
 if TYPE_CHECKING:

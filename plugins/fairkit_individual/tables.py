@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from fairkit.data.roles import same_value, value_text
 from fairkit.errors import DataError, ModelError, ParameterError
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_similarity.networks import centred_logits
 from fairkit_similarity.search.starting import check_memory
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, get_args
 
 from fairkit.packs import Flag, Item, PackFile
+from fairkit.support.lazy_dataclass import asdict, dataclass, field, fields
 
 Status = Literal["in_force", "adopted", "stayed", "proposed", "withdrawn", "repealed"]
 Binding = Literal["law", "guidance", "practice", "own"]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import MissingExtraError
 from fairkit.packs import Cell, Column, Kind, PackTable
+from fairkit.support.lazy_dataclass import dataclass, field
 
 if TYPE_CHECKING:
     from fairkit.results.findings import Finding, GroupValue

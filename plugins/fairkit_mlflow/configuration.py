@@ -6,12 +6,12 @@ import dataclasses
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from fairkit.errors import DataError, ParameterError, did_you_mean
 from fairkit.settings import AuditSettings, ModelOptions
+from fairkit.support.lazy_dataclass import dataclass, field
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset

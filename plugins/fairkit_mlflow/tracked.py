@@ -6,13 +6,13 @@ import os
 import re
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 
 from fairkit.errors import MissingExtraError
 from fairkit.support.escaping import visible
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_registry import jsonio
 from fairkit_registry.errors import RegistryError
 from fairkit_registry.exchange.describe import take_in

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -13,6 +12,7 @@ from fairkit.errors import DataError, ParameterError
 from fairkit.mitigators import Capability
 from fairkit.parameters import parameter
 from fairkit.results.rules import Rule
+from fairkit.support.lazy_dataclass import dataclass, replace
 from fairkit_onnx.write.rules import Piece
 from fairkit_repair.postprocess import PostParameters, PostProcessor, Solution
 from fairkit_rto.constraints import (

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from fairkit.data.roles import value_meant
 from fairkit.errors import DataError, ParameterError, did_you_mean
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_similarity.outside import read_given
 
 if TYPE_CHECKING:

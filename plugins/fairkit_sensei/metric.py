@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from fairkit.errors import DataError, ParameterError, did_you_mean
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_similarity import learn
 from fairkit_similarity.encode import Encoder as MetricEncoder
 from fairkit_similarity.metric import FairMetric

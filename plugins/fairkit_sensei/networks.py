@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_onnx.write.export import TabularModel
 
 if TYPE_CHECKING:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from fairkit.errors import ParameterError
 from fairkit.mitigators import Capability, FittedModel, Mitigator, Run, Table
 from fairkit.parameters import parameter
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_similarity.metric import directions_parameter, strength_parameter
 from fairkit_similarity.training import refuse_directions
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairkit.errors import DataError, ParameterError
 from fairkit.progress import no_progress
+from fairkit.support.lazy_dataclass import dataclass, field
 from fairkit_repair.learners import device_for, one_pool
 from fairkit_sensei.metric import stepper
 from fairkit_sensei.networks import SenSeIRows, SenSeISettings, Trained

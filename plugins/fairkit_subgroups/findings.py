@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from fairkit.auditing.measure import views
 from fairkit.errors import DataError, ModelError
 from fairkit.results.findings import Finding, GroupValue, in_words
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_subgroups.parameters import DIFFERENCE, GAP, SINGLE
 from fairkit_subgroups.searching.cells import ColumnCells, Family, make_cells, tally, too_long
 from fairkit_subgroups.searching.local_search import (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -17,6 +16,7 @@ from fairkit.mitigators import Mitigator
 from fairkit.parameters import parameter
 from fairkit.results.findings import in_words
 from fairkit.settings import ModelOptions
+from fairkit.support.lazy_dataclass import dataclass, field
 from fairkit_onnx.write.compose import Correction, Corrections, correct, logit
 from fairkit_onnx.write.encode import as_float32
 from fairkit_onnx.write.export import as_input

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from fairkit.errors import DataError, ParameterError, did_you_mean
 from fairkit.parameters import parameter
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_subgroups.searching.measures import MEASURES
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from fairkit.data.roles import value_text
 from fairkit.errors import DataError, ParameterError, did_you_mean
 from fairkit.intervals import guarded, two_sided
 from fairkit.parameters import parameter
+from fairkit.support.lazy_dataclass import dataclass, replace
 from fairkit_watch.counting import Cells, gradients, parts_of
 from fairkit_why.permutation_walks import by_cluster, clustered, effective
 
@@ -35,23 +35,57 @@ if TYPE_CHECKING:
 PEOPLE = ""
 """In place of a sensitive column: the group that conditions describe, and everybody else."""
 _NUMBERS = ("outcome", "decision", "score", "weights", "clusters")
+MOST_ROWS, FEWEST_SAMPLED = 200_000, 1_000
+"""Rows of a larger table that are kept for each split, as many of every group where there are; and at least of each."""
 
 
 @dataclass(frozen=True, eq=False)
 class Collected:
-    """Some rows; adding two joins them."""
+    """Some rows; adding two joins them, and leaves rows out where they are too many."""
 
     columns: Mapping[str, tuple[pa.Array, ...]]  # raw columns, each as pieces
     groups: Mapping[str, tuple[Ints, ...]]
     numbers: Mapping[str, tuple[Array, ...]]
+    rows: tuple[Ints, ...]  # numbers in the table
+    most: Mapping[str, int]  # how many rows of a group are kept, by split; empty where all are
+    totals: Mapping[str, Array]  # of all rows, by split, shape [groups, 7]: four cells, Σw, Σw² and rows
     label: str | None = None  # of several classes, the one that all others stand against; else None
 
     def __add__(self, other: Collected) -> Collected:
-        return Collected(
+        joined = Collected(
             {name: pieces + other.columns[name] for name, pieces in self.columns.items()},
             {name: pieces + other.groups[name] for name, pieces in self.groups.items()},
             {name: pieces + other.numbers[name] for name, pieces in self.numbers.items()},
+            self.rows + other.rows,
+            self.most,
+            {name: total + other.totals[name] for name, total in self.totals.items()},
             self.label,
+        )
+        return joined.smallest() if sum(map(len, joined.rows)) > 1.5 * MOST_ROWS else joined
+
+    def smallest(self) -> Collected:
+        """Leave out rows of groups that have too many; the rows stay whose numbers have the smallest hashes.
+
+        So each group's rows are drawn at random, the same ones in whatever batches, and no seed chooses them.
+        """
+        if not self.most:
+            return self
+        import pyarrow as pa
+
+        rows, groups = np.concatenate(self.rows), {name: np.concatenate(codes) for name, codes in self.groups.items()}
+        keys = mixed(rows.astype(np.uint64))
+        for name, codes in groups.items():
+            order = np.lexsort((keys, codes))
+            ranked = codes[order]
+            codes[order[np.arange(len(order)) - np.searchsorted(ranked, ranked) >= self.most[name]]] = -1
+        stays = np.logical_or.reduce([codes >= 0 for codes in groups.values()])
+        mask = pa.array(stays)
+        return replace(
+            self,
+            columns={n: (pa.chunked_array(c).filter(mask).combine_chunks(),) for n, c in self.columns.items()},
+            groups={name: (codes[stays],) for name, codes in groups.items()},
+            numbers={name: (np.concatenate(values)[stays],) for name, values in self.numbers.items()},
+            rows=(rows[stays],),
         )
 
     @classmethod
@@ -83,7 +117,30 @@ class Collected:
                 [_fulfils(person, as_numpy(batch.arrow(person["column"]))) for person in people]
             )
             groups[PEOPLE] = (np.where(inside, 0, 1),)
-        return cls({name: (batch.arrow(name),) for name in columns}, groups, numbers, label)
+        profile, most, totals = context.dataset.profile, {}, {}
+        if profile.rows > MOST_ROWS:
+            w = np.ones(len(batch)) if batch.weights is None else batch.weights
+            y, d = (numbers[name][0] for name in ("outcome", "decision"))
+            outcomes, decisions = (1 - y, y), (1 - d, d)
+            parts = [*(each * said for each in outcomes for said in decisions), np.ones(len(w)), w]
+            for name, (codes,) in groups.items():
+                sizes = [profile.rows] * 2 if name == PEOPLE else list(profile.groups[name].values())
+                most[name], there = most_of_each(sizes), codes >= 0
+                sums = [np.bincount(codes[there], (w * part)[there], len(sizes)) for part in parts]
+                totals[name] = np.stack([*sums, np.bincount(codes[there], minlength=len(sizes))], axis=1)
+        return cls(
+            {name: (batch.arrow(name),) for name in columns}, groups, numbers, (batch.rows,), most, totals, label
+        )
+
+
+def most_of_each(sizes: Sequence[int]) -> int:
+    """Return how many rows of a group are kept, so that all groups together have about `MOST_ROWS`."""
+    room, left = MOST_ROWS, len(sizes)
+    for size in sorted(sizes):
+        if size * left > room:
+            return max(room // left, FEWEST_SAMPLED)
+        room, left = room - size, left - 1
+    return max(sizes)
 
 
 def _fulfils(condition: Mapping[str, Any], values: NDArray[Any]) -> NDArray[np.bool_]:
@@ -116,7 +173,7 @@ class People:
         parts = (numbers["outcome"], numbers["weights"], numbers["clusters"], *groups.values())
         for values in parts:  # not what the model says, which rounding may change on another machine
             hashes = mixed(hashes ^ np.asarray(values + 0.0, dtype=np.float64).view(np.uint64))
-        self.order, self.label = _shuffled(hashes), collected.label
+        self.order, self.label, self.totals = _shuffled(hashes), collected.label, collected.totals
         self._columns = columns
         self.hashes = hashes[self.order]
         self.groups = {name: codes[self.order] for name, codes in groups.items()}

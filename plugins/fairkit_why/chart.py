@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from fairkit.charts import ChartTable, EvidenceChart
+from fairkit.support.lazy_dataclass import dataclass, replace
 from fairkit_why.permutation_walks import Noise, RowAsks, asks_of, by_cluster, effective, shares, two_samples, walk
 
 if TYPE_CHECKING:
@@ -204,6 +204,15 @@ class Pair:
     def weights(self) -> tuple[Array | None, Array | None]:
         """Of both groups' rows."""
         return self.each("weights") or (None, None)
+
+    @cached_property
+    def totals(self) -> tuple[Array, Array] | None:
+        """The totals of all rows of both groups, where some are left out; see `fairkit_why.audit_rows.Collected`."""
+        every = self.people.totals.get(self.sensitive)
+        if every is None:
+            return None
+        first, second = (every[self.people.groups[self.sensitive][rows[0]]] for rows in self.rows)
+        return (first, second) if first[6] + second[6] > sum(map(len, self.rows)) else None
 
     @cached_property
     def sizes(self) -> tuple[float, float]:

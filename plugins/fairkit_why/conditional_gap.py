@@ -8,13 +8,13 @@ Morgan & Zaslavsky 2018).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairkit.data.hashing import mixed
 from fairkit.intervals import guarded, student, two_sided
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_why.permutation_walks import by_cluster, clustered
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ columns on the leaf's path whose tests the row meets, which is a function of the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from fairkit.errors import ModelError, ParameterError
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_onnx.structure.trees import TreeModel
 from fairkit_why import kernels
 from fairkit_why.kernels import code_numbers

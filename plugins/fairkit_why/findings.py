@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,8 @@ from fairkit.data.roles import HIGHEST, LARGEST, reference_of, value_text
 from fairkit.errors import DataError, ParameterError
 from fairkit.fitted import Run
 from fairkit.results.findings import Finding, GroupValue, in_words
-from fairkit_watch.counting import NAMES, parts_of
+from fairkit.support.lazy_dataclass import dataclass
+from fairkit_watch.counting import NAMES, Cells, parts_of
 from fairkit_why.audit_rows import (
     PEOPLE,
     People,
@@ -44,9 +44,6 @@ if TYPE_CHECKING:
     Interval = tuple[float, float]
 
 
-MOST_ROWS = 200_000
-"""Rows on which nuisances are fitted: of more, so many drawn by the hash of what they hold."""
-
 ABOUT = "About this model on these rows. Retraining without a column may not close the gap."
 EXACT = "Exact: means over all pairs of a row of either group, of the log-odds of a favorable decision."
 _RATES = {"true_positive_rate": 1.0, "false_positive_rate": 0.0}
@@ -54,7 +51,7 @@ _RATES = {"true_positive_rate": 1.0, "false_positive_rate": 0.0}
 
 def findings(chosen: Parameters, total: Collected, context: AuditContext) -> list[Finding]:
     """Divide the gaps of every sensitive column."""
-    why = Why(chosen, context, People(total))
+    why = Why(chosen, context, People(total.smallest()))
     results: list[Finding] = []
     for pair in why.pairs():
         gaps = [division for of in metrics_of(chosen, context) if (division := divided(why, pair, of)) is not None]
@@ -149,9 +146,13 @@ def _parts(why: Why, pair: Pair) -> list[Finding]:
     decision, outcome = pair.each("decision"), pair.each("outcome")
     if decision is None or outcome is None or why.context.scorer.task == "regression":
         return []
-    cells = tuple(cells_of(y, d, w) for y, d, w in zip(outcome, decision, pair.weights, strict=True))
+    clusters, totals = pair.each("clusters"), pair.totals
+    counted = totals is not None and clusters is None
+    if counted:
+        cells = [Cells(total[:4] * total[4] / total[5]) for total in totals or ()]
+    else:
+        cells = [cells_of(y, d, w) for y, d, w in zip(outcome, decision, pair.weights, strict=True)]
     both = cells[0], cells[1]
-    clusters = pair.each("clusters")
     design = [1.0] * 3 if clusters is None else design_effects(outcome, decision, pair.weights, clusters, both)
     parts = parts_of(both, design)
     if not np.isfinite(parts.values).all():
@@ -186,9 +187,10 @@ def _parts(why: Why, pair: Pair) -> list[Finding]:
                 float(parts.values[index]),
                 parameters=parameters_of(pair),
                 evidence=record,
-                groups=group_values(pair, None),
+                groups=group_values(pair, None, counted=counted),
                 notes=tuple(notes),
                 interval_at=at,
+                counted=counted,
             )
         )
     return made
@@ -201,16 +203,12 @@ def _unexplained(why: Why, pair: Pair) -> list[Finding]:
         return []
     names = allowed_columns(why.chosen, why.context)
     rows = np.concatenate(pair.rows)
-    drawn = np.sort(np.argsort(why.people.hashes[rows], kind="stable")[:MOST_ROWS])
     mine, every = np.arange(len(rows)) < len(pair.rows[0]), np.concatenate(outcome)
-    comparison = Comparison.of(
-        [(why.people, rows[drawn], every[drawn])], mine[drawn], names, (pair.group, pair.reference)
-    )
-    gap = pair.gap(outcome, 1.0)[0]
-    return [_left_finding(why, pair, names, unexplained(comparison), gap, len(drawn) < len(rows))]
+    comparison = Comparison.of([(why.people, rows, every)], mine, names, (pair.group, pair.reference))
+    return [_left_finding(why, pair, names, unexplained(comparison), pair.gap(outcome, 1.0)[0])]
 
 
-def _left_finding(why: Why, pair: Pair, names: Sequence[str], remainder: Any, gap: float, drawn: bool) -> Finding:
+def _left_finding(why: Why, pair: Pair, names: Sequence[str], remainder: Any, gap: float) -> Finding:
     confidence, mine = why.context.confidence, remainder.toward_group
     column, area = remainder.separating
     evidence: dict[str, Any] = {
@@ -222,8 +220,6 @@ def _left_finding(why: Why, pair: Pair, names: Sequence[str], remainder: Any, ga
         "refused": mine.refused,
     }
     notes = [f"That differences in {', '.join(names)} are allowed is the claim of whoever asked, and is not checked."]
-    if drawn:
-        notes.append(f"On {MOST_ROWS:,} rows, drawn by the hash of what they hold.")
     if mine.refused is not None:
         notes.append(f"Not printed: {mine.refused}. {column} separates the groups best.")
         return finding_of(
@@ -472,7 +468,8 @@ class Why:
         f = self.people.number("score") if f is None else f
         means = {} if f is None else {code: self._mean(f, rows[code]) for code in there}
         if stated == LARGEST or (stated is None and (len(there) > 2 or not means)):
-            return max(there, key=lambda code: len(rows[code]))
+            totals = self.people.totals.get(sensitive)
+            return max(there, key=lambda code: len(rows[code]) if totals is None else totals[code, 6])
         if stated == HIGHEST:
             return max(means, key=means.__getitem__)
         if stated is None:
@@ -490,18 +487,28 @@ def parameters_of(pair: Pair, **more: Any) -> dict[str, Any]:
     return more if pair.alone and pair.sensitive != PEOPLE else {**more, "group": pair.group}
 
 
-def group_values(pair: Pair, means: tuple[float, float] | None) -> tuple[GroupValue, ...]:
-    """Return both groups with their means."""
+def group_values(pair: Pair, means: tuple[float, float] | None, *, counted: bool = False) -> tuple[GroupValue, ...]:
+    """Return both groups with their means, and how many rows of each were taken, or were counted."""
     means_shown = (None, None) if means is None else means
+    sizes = map(len, pair.rows) if not counted or pair.totals is None else (int(total[6]) for total in pair.totals)
     return tuple(
-        GroupValue(group=name, rows=len(rows), value=value)
-        for name, rows, value in zip((pair.group, pair.reference), pair.rows, means_shown, strict=True)
+        GroupValue(group=name, rows=rows, value=value)
+        for name, rows, value in zip((pair.group, pair.reference), sizes, means_shown, strict=True)
     )
 
 
-def finding_of(why: Why, pair: Pair, metric: str, value: float | None, **more: Any) -> Finding:
-    """Return a finding between a group and its reference."""
+def finding_of(
+    why: Why, pair: Pair, metric: str, value: float | None, *, counted: bool = False, **more: Any
+) -> Finding:
+    """Return a finding between a group and its reference; one that was not counted on all rows says so first."""
     at: Callable[[float], Interval] | None = more.get("interval_at")
+    if not counted and pair.totals is not None:
+        sizes = [
+            f"{taken.rows:,} of {every.rows:,} people of group {every.group}"
+            for taken, every in zip(group_values(pair, None), group_values(pair, None, counted=True), strict=True)
+        ]
+        more["notes"] = (f"On a sample, drawn at random: {' and '.join(sizes)}.", *more["notes"])
+        more["evidence"] = {**more.get("evidence", {}), "sample": True}
     confidence = why.context.confidence
     return Finding(
         auditor="why",

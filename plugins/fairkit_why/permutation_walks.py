@@ -8,7 +8,6 @@ sampling: each player's steps are corrected by a regression on f(x) and f(z), an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -17,6 +16,7 @@ from fairkit.data.hashing import BUCKETS
 from fairkit.errors import DataError, ModelError, ParameterError
 from fairkit.intervals import student, two_sided
 from fairkit.models.scorer import Predictions
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_dependent import noise_of
 from fairkit_onnx.read.scorer import OnnxScorer
 from fairkit_onnx.structure.linear import read_linear

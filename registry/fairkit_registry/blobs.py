@@ -10,10 +10,10 @@ import secrets
 import time
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from fairkit.support.files import explain, sync_folder
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_registry.errors import RegistryError
 
 if TYPE_CHECKING:

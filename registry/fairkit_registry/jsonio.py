@@ -7,9 +7,9 @@ import json
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_registry.errors import RegistryError
 
 

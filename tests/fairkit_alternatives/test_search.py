@@ -345,7 +345,8 @@ def test_a_draw_that_fails_counts_as_a_hit(bank, data):
     broken = Law(name="broken", learner="logistic", draws=3, settings={"C": -1.0})
     seen = fairkit.alternatives(bank / "model.onnx", data[0], test=data[1], laws=[broken], jobs=1)
     assert (seen.columns["sex"].one_more[0].hits, seen.columns["sex"].one_more[0].share) == (3, 1.0)
-    assert "3 failed, taken for better ones" in dict(seen.told())["tried"]
+    assert "3 failed, taken for better ones (broken: " in dict(seen.told())["tried"]
+    assert "'C' parameter" in seen.about["failed_because"]["broken"]
     assert seen.verdict == "inconclusive"
     Alternatives.from_dict(seen.to_dict())
 
@@ -426,6 +427,9 @@ def test_a_plan_says_what_the_rows_can_tell_and_trains_nothing(bank):
     assert "245 draws" in seen.stdout
     assert "from 0.033 on; 0.02 is asked" in seen.stdout
     assert run(bank / "model.onnx", *columns(bank), "--plan", "--reduction", "0.05").exit_code == 0
+    # with selection rows of their own all 6,000: 5.3 sqrt(.04 (1/3000 + 1/3000))
+    seen = run(bank / "model.onnx", *columns(bank), "--plan", "--selection", bank / "train.csv")
+    assert "from 0.027 on" in seen.stdout
 
 
 @pytest.mark.long

@@ -278,3 +278,75 @@ def test_the_waterfall_is_an_altair_chart(model, frame):
     assert report.plot("left").to_dict()["layer"]
     with pytest.raises(fairkit.FairkitError, match="Did you mean"):
         report.plot("colums")
+
+
+def keep_at_most(monkeypatch, rows):
+    monkeypatch.setattr("fairkit_why.audit_rows.MOST_ROWS", rows)
+    monkeypatch.setattr("fairkit_why.audit_rows.FEWEST_SAMPLED", 60)
+
+
+def test_many_rows_are_a_sample_that_says_so(model, frame, monkeypatch):
+    settings = {"allowed": ("income",), "people": ("employment=self-employed",)}
+    whole = audit(model, frame, settings, sensitive=["sex", "ethnicity"])
+    keep_at_most(monkeypatch, 900)
+    some = audit(model, frame, settings, sensitive=["sex", "ethnicity"])
+    assert len(some.findings) == len(whole.findings)
+    for one, every in zip(some.findings, whole.findings, strict=True):
+        assert (one.metric, one.sensitive, one.reference) == (every.metric, every.sensitive, every.reference)
+        if one.metric.endswith("_part"):  # of the totals of all rows
+            assert one.to_dict() == every.to_dict()
+        elif one.sensitive == "sex":
+            assert one.notes[0].startswith("On a sample, drawn at random: 450 of ")
+            assert one.evidence["sample"]
+        if one.metric == "attribution" and one.sensitive == "sex":
+            assert [group.rows for group in one.groups] == [450, 450]
+            assert one.interval[0] < every.value < one.interval[1]
+            assert 1.1 < np.ptp(one.interval) / np.ptp(every.interval) < 1.6  # 900 of 1,500 rows: 1.29
+
+
+def test_weights_and_clusters_keep_their_meaning_in_a_sample(model, frame, monkeypatch):
+    rng = np.random.default_rng(0)
+    more = frame.assign(w=rng.integers(1, 4, len(frame)), home=np.arange(len(frame)) // 3)
+    for roles in ({"weights": "w"}, {"cluster": "home"}):
+        whole = audit(model, more, features=list(frame.columns[:-2]), **roles)
+        with monkeypatch.context() as few:
+            keep_at_most(few, 900)
+            some = audit(model, more, features=list(frame.columns[:-2]), **roles)
+        for one, every in zip(some.findings, whole.findings, strict=True):
+            counted = one.metric.endswith("_part") and "weights" in roles
+            assert one.value == pytest.approx(every.value, abs=1e-12 if counted else 0.1 * (1 + abs(every.value)))
+            assert one.evidence.get("sample", False) is not counted
+
+
+def test_the_sample_is_the_same_in_whatever_parts(model, frame, monkeypatch, tmp_path):
+    keep_at_most(monkeypatch, 400)
+    frame.to_parquet(tmp_path / "whole.parquet")
+    (tmp_path / "parts").mkdir()
+    for number, start in enumerate(range(0, len(frame), 400)):
+        frame[start : start + 400].to_parquet(tmp_path / "parts" / f"{number}.parquet")
+    whole, parts = (audit(model, str(tmp_path / where)) for where in ("whole.parquet", "parts/*.parquet"))
+    assert [one.to_dict() for one in parts.findings] == [one.to_dict() for one in whole.findings]
+
+
+def test_every_group_has_its_share_of_a_sample(monkeypatch):
+    from fairkit_why.audit_rows import most_of_each
+
+    assert most_of_each([150_000, 150_000]) == 100_000
+    assert most_of_each([20_000, 900_000, 900_000]) == 90_000  # the small group has all its rows
+    assert most_of_each([1_000_000] * 1_000) == 1_000
+    assert most_of_each([50_000, 90_000]) == 90_000
+
+
+@pytest.mark.long
+def test_intervals_of_samples_hold_what_all_rows_say(model, frame, monkeypatch):
+    whole = audit(model, frame).findings[:2]
+    keep_at_most(monkeypatch, 500)
+    hits = []
+    for draw in range(60):
+        mixed = frame.sample(frac=1.0, random_state=draw)  # other row numbers: another sample
+        for one, every in zip(audit(model, mixed).findings, whole, strict=False):
+            hits.append(one.interval[0] <= every.value <= one.interval[1])
+            truth = parts(every)
+            columns = [c for c in one.evidence["columns"] if c["interval"]]
+            hits.append(all(c["interval"][0] <= truth[c["column"]] <= c["interval"][1] for c in columns))
+    assert np.mean(hits) >= 0.95

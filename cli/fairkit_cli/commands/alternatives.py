@@ -116,7 +116,7 @@ def alternatives(
         "threshold": threshold if threshold is not None else settings.model.get("threshold"),
     }
     if plan:
-        _plan(rows["test"], metric, reduction, share, len(_laws(law, laws)), audited.confidence)
+        _plan(rows, metric, reduction, share, len(_laws(law, laws)), audited.confidence)
     with progress_bar() as progress:
         if check is not None:
             _check(check, model, data, rows, progress)
@@ -158,17 +158,15 @@ def alternatives(
     raise typer.Exit(exit_code(result.verdict))
 
 
-def _plan(test: Any, metric: str, reduction: float, share: float, laws: int, confidence: float) -> None:
+def _plan(rows: dict[str, Any], metric: str, reduction: float, share: float, laws: int, confidence: float) -> None:
     """Say what a search would take and tell, and end."""
     from fairkit_alternatives.search import planned
 
-    draws, least = planned(test, metric, laws, confidence=confidence, loss=0.0, reduction=reduction, share=share)
-    summary = (
-        f"{draws} draws of each law. With models that decide 4 % of rows otherwise the test rows tell reductions from "
-    )
-    summary += f"{least:.3f} on; {reduction:g} is asked" + (
-        ": cannot tell, take more rows." if least > reduction else "."
-    )
+    asked = {"confidence": confidence, "loss": 0.0, "reduction": reduction, "share": share}
+    draws, least = planned(rows["test"], metric, laws, whole=rows["selection"] is not None, **asked)
+    summary = f"{draws} draws of each law. With models that decide 4 % of rows otherwise the test rows tell reductions "
+    end = ": cannot tell, take more rows." if least > reduction else "."
+    summary += f"from {least:.3f} on; {reduction:g} is asked{end}"
     write(lambda _: summary + "\n", None)
     raise typer.Exit(exit_code("inconclusive" if least > reduction else None))
 

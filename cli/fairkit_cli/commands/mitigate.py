@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fairkit.errors import ParameterError
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_cli import options as opt
 from fairkit_cli.terminal.output import INCONCLUSIVE, exit_code, print_json, put, say, write
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fairkit.data.dataset import Dataset
-    from fairkit.planning import Plan
+    from fairkit.planning.results import Plan
     from fairkit.results.report import Report
     from fairkit_cli.config import Config
 
@@ -91,7 +91,7 @@ def plan(
     config: opt.ConfigFile = None,
 ) -> None:
     """Plan an audit: how many rows decide a policy, whose outcomes to look up, what an audit of that size can see."""
-    from fairkit.planning import plan as run
+    from fairkit.planning.run import plan as run
     from fairkit.support.files import check_writable
     from fairkit_cli.config import load_config
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from urllib.parse import urlsplit
@@ -16,6 +15,7 @@ from fairkit.errors import ParameterError, did_you_mean
 from fairkit.settings import Setting, declared
 from fairkit.sources.address import TOKEN
 from fairkit.support.escaping import listed_names
+from fairkit.support.lazy_dataclass import dataclass, fields
 from fairkit_cli.config import FACTS, Config, check_host
 from fairkit_cli.terminal.output import say
 

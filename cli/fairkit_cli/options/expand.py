@@ -12,11 +12,11 @@ import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from fairkit.errors import ParameterError, did_you_mean
+from fairkit.support.lazy_dataclass import dataclass, fields, is_dataclass
 from fairkit_cli.options.data import Rare, SandboxOptions
 
 ASSIGNMENTS = "assignments"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_cli.options.data import (
     DATA,
     POLICY,

@@ -6,11 +6,11 @@ import itertools
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
 
 from fairkit.support.escaping import measured, visible
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_cli.pages.parts import Spec
 
 _STEPS = 50

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fairkit.reading import decided, disparities, metric_name, metric_term
 from fairkit.results.evidence import Bounded, Flips, Kind, Pairs, evidence_of
 from fairkit.support.escaping import interval, number
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_cli.pages.charts import gap_curve
 from fairkit_cli.pages.parts import (
     Cell,
@@ -249,7 +249,9 @@ def _parts(report: Report, division: Divided) -> list[Part]:
     """Return what is said about one group, a paragraph for each part of the division."""
     attributions = [a for a in division.of("attribution") if a.evidence.get("columns")]
     head = _head(division)
-    parts: list[Part] = [Note([Span("why  ", on=On.SCREEN), capital(head)], "strong")]
+    sampled = next((each for each in division.findings if each.evidence.get("sample")), None)
+    parts: list[Part] = [] if sampled is None else [Note(sampled.notes[0])]
+    parts.append(Note([Span("why  ", on=On.SCREEN), capital(head)], "strong"))
     parts += [Note(text) for each in attributions[:1] if (text := in_people(report, each))]
     if attributions:
         parts += [_table(head, attributions), Note(_rest(attributions[0]))]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Flag, auto
 from typing import Any
 
 from fairkit.support.escaping import interval, number
+from fairkit.support.lazy_dataclass import dataclass
 
 Interval = tuple[float, float]
 Spec = dict[str, Any]

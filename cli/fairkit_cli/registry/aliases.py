@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fairkit.errors import FairkitError
+from fairkit.support.lazy_dataclass import dataclass, replace
 from fairkit_cli import options as opt
 from fairkit_cli.helping import as_options
 from fairkit_cli.registry.versions import KeysOption, RegistryOption, load_keys, open_registry

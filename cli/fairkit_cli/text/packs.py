@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from fairkit.results.evidence import Conditions, Covers, GroupsSearched, ShareCurve, evidence_of
 from fairkit.results.findings import in_words, is_conditions
 from fairkit.support.escaping import number, visible
+from fairkit.support.lazy_dataclass import asdict, dataclass
 from fairkit_cli.helping import as_options
 from fairkit_cli.terminal.plain import plain, to_text
 from fairkit_cli.text.registry import csv_text
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from fairkit.auditing.drawing import LabelPlan
     from fairkit.packs import Answered, Cell, Column, Fact, Flag, PackTable, Rendering
-    from fairkit.planning import Plan, RulePlan
+    from fairkit.planning.results import Plan, RulePlan
     from fairkit.results.findings import Finding
     from fairkit.results.report import Report
 

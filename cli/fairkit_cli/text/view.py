@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fairkit.data.roles import value_text
@@ -13,6 +12,7 @@ from fairkit.reading import disparities, headlines, kind_of, metric_name, metric
 from fairkit.results.evidence import Failure, evidence_of
 from fairkit.results.findings import GroupValue
 from fairkit.support.escaping import number
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_cli.helping import as_options
 
 if TYPE_CHECKING:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fairkit.errors import ParameterError
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_cli import options as opt
 from fairkit_cli.registry.versions import RegistryOption
 from fairkit_cli.terminal.output import echo, print_json

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from fairkit.errors import DataError, ParameterError
 from fairkit.few_labels import LabelTotals, difference_between, few_label_estimate, label_totals
 from fairkit.planning.run import allocate, check_rules, installed, rule_rate
 from fairkit.settings import ModelOptions
+from fairkit.support.lazy_dataclass import dataclass, replace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

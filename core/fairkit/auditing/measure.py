@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -12,6 +11,7 @@ from fairkit.data.roles import value_text
 from fairkit.engines.base import add
 from fairkit.engines.local import Doubled, pick
 from fairkit.statistics import Rows
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit.support.timings import phase, threads
 
 if TYPE_CHECKING:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairkit.data.roles import value_text
 from fairkit.models.scorer import is_own
+from fairkit.support.lazy_dataclass import dataclass, field
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import platform
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -26,6 +25,7 @@ from fairkit.parameters import parse_parameters
 from fairkit.progress import Progress, no_progress
 from fairkit.results.policy import COPIES, judge
 from fairkit.results.report import Report
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit.support.lazy_package import imported
 from fairkit.support.timings import phase
 

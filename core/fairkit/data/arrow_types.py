@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairkit.errors import DataError, did_you_mean
+from fairkit.support.lazy_dataclass import dataclass, field
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,6 +17,7 @@ from fairkit.data.sources import open_source
 from fairkit.errors import DataError
 from fairkit.sources.interface import is_address
 from fairkit.support.escaping import column_named
+from fairkit.support.lazy_dataclass import dataclass, field, replace
 
 if TYPE_CHECKING:
     import pyarrow as pa

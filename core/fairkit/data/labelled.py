@@ -6,7 +6,6 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,6 +14,7 @@ import numpy as np
 from fairkit.errors import DataError, ParameterError
 from fairkit.support.escaping import listed_names
 from fairkit.support.files import read_small
+from fairkit.support.lazy_dataclass import dataclass, field
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

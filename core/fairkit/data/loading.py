@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from fairkit.data.sources import open_source
 from fairkit.errors import DataError
 from fairkit.support.calls import checked
 from fairkit.support.escaping import column_named
+from fairkit.support.lazy_dataclass import dataclass, replace
 
 if TYPE_CHECKING:
     import pyarrow as pa

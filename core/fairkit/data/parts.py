@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fairkit.data.roles import value_text
 from fairkit.errors import DataError
 from fairkit.sources.interface import StoredFile
+from fairkit.support.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,7 +6,6 @@ import copy
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from fairkit.data.roles import (
     value_text,
 )
 from fairkit.errors import DataError, did_you_mean
+from fairkit.support.lazy_dataclass import dataclass, field
 from fairkit.support.timings import ahead, threads
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ import itertools
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from fairkit.errors import DataError, ParameterError, did_you_mean
 from fairkit.support.escaping import column_named, listed_names
 from fairkit.support.files import record_of
+from fairkit.support.lazy_dataclass import dataclass, field, replace
 
 if TYPE_CHECKING:
     from fairkit.data.labelled import Drawn

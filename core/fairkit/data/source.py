@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from fairkit.data.arrow_types import as_arrow, as_numpy, plain
@@ -13,6 +12,7 @@ from fairkit.data.parts import ChosenPart, Part, PartOf
 from fairkit.data.text_files import FLAGS, CsvPart
 from fairkit.errors import DataError
 from fairkit.sources.address import masked
+from fairkit.support.lazy_dataclass import dataclass, field, replace
 
 if TYPE_CHECKING:
     import numpy as np

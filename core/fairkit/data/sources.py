@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from fairkit.data.text_files import CsvPart
 from fairkit.errors import DataError, FairkitError
 from fairkit.sources.address import Address, masked, said
 from fairkit.sources.interface import Files, StoredFile, source_at
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit.support.lazy_package import imported
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def file_parts(files: Sequence[Path | StoredFile], table: str) -> tuple[Part, ..
     """Return the parts of a table that is files, each Parquet or CSV."""
     import pyarrow as pa
 
-    if len(files) == 1 and _size(files[0]) == 0:
+    if len(files) == 1 and (files[0].size if isinstance(files[0], StoredFile) else files[0].stat().st_size) == 0:
         raise DataError(f"{files[0].name} is empty (0 bytes)")
     parts: list[Part] = []
     for file in files:
@@ -124,10 +124,6 @@ def file_parts(files: Sequence[Path | StoredFile], table: str) -> tuple[Part, ..
         if len(files) == 1 and not parquet and all(pa.types.is_null(kind) for kind in schema.types):
             raise DataError(f"{file.name} has a header but no rows")  # before a message lists its columns
     return tuple(parts)
-
-
-def _size(file: Path | StoredFile) -> int:
-    return file.size if isinstance(file, StoredFile) else file.stat().st_size
 
 
 def _files(path: Path) -> list[Path]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from fairkit.data.roles import Roles, Sensitive, value_among
 from fairkit.data.task import Task, choose_task
 from fairkit.errors import DataError, did_you_mean
+from fairkit.support.lazy_dataclass import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

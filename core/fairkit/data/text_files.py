@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,6 +14,7 @@ from fairkit.data.parts import Types, opened, unchanged
 from fairkit.data.roles import NULL_SPELLINGS
 from fairkit.errors import DataError
 from fairkit.sources.interface import StoredFile
+from fairkit.support.lazy_dataclass import dataclass, field
 
 if TYPE_CHECKING:
     import pyarrow as pa

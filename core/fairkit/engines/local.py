@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fairkit.data.parts import TablePart
@@ -12,6 +11,7 @@ from fairkit.data.profile import BATCH_ROWS
 from fairkit.data.source import Source
 from fairkit.engines.base import Told, add, each_in_processes, nobody
 from fairkit.errors import DataError, ParameterError, did_you_mean
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit.support.lazy_package import imported
 
 if TYPE_CHECKING:

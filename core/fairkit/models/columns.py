@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from fairkit.errors import ModelError, ParameterError
 from fairkit.models.column_names import favorable_values
 from fairkit.models.python import ranks_higher
 from fairkit.models.scorer import OWN, Columns, Cut, Predictions, Scale, told_scale
+from fairkit.support.lazy_dataclass import dataclass, replace
 from fairkit.support.timings import phase
 
 if TYPE_CHECKING:

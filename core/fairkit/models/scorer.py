@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy as np
 from fairkit.data.task import choose_task
 from fairkit.errors import FairkitError, ModelError, ParameterError
 from fairkit.results.report import ModelInfo
+from fairkit.support.lazy_dataclass import dataclass, fields, replace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

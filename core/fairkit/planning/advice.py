@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from fairkit.planning.results import MOST, Detectable, two_digits
 from fairkit.results.policy import judge
 from fairkit.results.rules import MoreRows
 from fairkit.settings import DEFAULT_AUDITORS
+from fairkit.support.lazy_dataclass import dataclass, replace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

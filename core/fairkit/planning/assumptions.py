@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -12,6 +11,7 @@ from fairkit.errors import ParameterError, PolicyError, did_you_mean
 from fairkit.intervals import MANY, Spread, differences, extreme, spread_difference, spread_ratio, two_sided
 from fairkit.metrics import ODDS, Estimate, Rate
 from fairkit.statistics import Sums
+from fairkit.support.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Literal
 
 from fairkit.support.files import record_of
+from fairkit.support.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from fairkit.results.rules import Rule

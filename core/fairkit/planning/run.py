@@ -340,28 +340,6 @@ def _spread(wants: Array, free: Counts, budget: int) -> Counts:
     return spread
 
 
-def plan_labels(
-    totals: Mapping[tuple[str, int], Sequence[int]], budget: int, metric: str | Sequence[str]
-) -> dict[tuple[str, int], int]:
-    """Return how many rows of each (group, decision) to label.
-
-    `totals`: by (group, decision 0 or 1): the rows, and in the second stage labels and favorable ones among them, too:
-    ``{("female", 0): (3316, 100, 31), ...}``; `budget`: labels of both stages; `metric`: the disparity, or several,
-    that the labels are for, as ``equal_opportunity_difference``; returns new labels by (group, decision): of the first
-    stage, 40 % of the budget equally, where totals have rows alone.
-    """
-    rules = [metric] if isinstance(metric, str) else list(metric)
-    check_rules(rules, budget)
-    groups = list(dict.fromkeys(group for group, _ in totals))
-    size = max((len(counts) for counts in totals.values()), default=0)
-    if size not in (1, 3) or any(len(counts) != size for counts in totals.values()):
-        raise ParameterError("`totals` has rows, or rows, labels and favorable labels, of each group and decision")
-    table = np.array([[list(totals.get((group, d), [0] * size)) for d in (0, 1)] for group in groups])
-    later = () if size == 1 else (table[..., 1], table[..., 2])
-    made = allocate(table[..., 0], budget, rules, *later)
-    return {(group, d): int(made[g, d]) for g, group in enumerate(groups) for d in (0, 1) if (group, d) in totals}
-
-
 def check_rules(rules: Sequence[str], budget: int) -> None:
     """Refuse rules that labels are not planned for."""
     if budget < 1:

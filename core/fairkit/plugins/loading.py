@@ -8,7 +8,6 @@ import importlib.metadata
 import inspect
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,6 +16,7 @@ import pluggy
 from fairkit import hookspecs
 from fairkit.errors import MissingExtraError, PluginError, did_you_mean
 from fairkit.exporters import FORMATS
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit.support.lazy_package import imported
 
 if TYPE_CHECKING:

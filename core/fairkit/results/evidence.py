@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from fairkit.results.findings import is_conditions
+from fairkit.support.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from fairkit.results.findings import Finding

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 from fairkit.errors import ParameterError
 from fairkit.results.rendering import Shown, place_words
+from fairkit.support.lazy_dataclass import dataclass, field
 
 VerdictName = Literal["pass", "fail", "inconclusive"]
 

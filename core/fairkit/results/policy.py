@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,6 +11,7 @@ from fairkit.errors import ParameterError, PolicyError, did_you_mean
 from fairkit.results.rendering import Saved, Tabular, ends, place, place_words, plotted
 from fairkit.results.rules import ADJUSTMENTS, Adjustment, Rule, RuleResult
 from fairkit.support.files import record_of
+from fairkit.support.lazy_dataclass import dataclass, field, replace
 
 if TYPE_CHECKING:
     from fairkit.results.findings import Better, Finding, Interval, VerdictName
@@ -56,7 +56,10 @@ def judge(
         results = tuple(_judge_by_holm(rule, matching, failed, len(pairs)) for rule, matching in matched)
         return results, verdict_of([result.verdict for result in results])
     level = _level(pairs, confidence, adjustment)
-    results = tuple(_judge_rule(rule, matching, level) for rule, matching in matched)
+    results = tuple(
+        _worst(rule, [_judge_finding(rule, finding, level(finding)) for finding in matching])
+        for rule, matching in matched
+    )
     return results, verdict_of([result.verdict for result in results])
 
 
@@ -130,10 +133,6 @@ def _level(
         if decided >= k:
             return lambda finding, at=at: at  # type: ignore[misc]
     return lambda finding: 1 - alpha / m
-
-
-def _judge_rule(rule: Rule, findings: Sequence[Finding], level: Callable[[Finding], float]) -> RuleResult:
-    return _worst(rule, [_judge_finding(rule, finding, level(finding)) for finding in findings])
 
 
 def _holm(pairs: Sequence[tuple[Rule, Finding]], confidence: float) -> set[tuple[int, int]]:

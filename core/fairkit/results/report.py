@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Self
@@ -15,6 +14,7 @@ from fairkit.results.findings import Finding, VerdictName
 from fairkit.results.rendering import Saved, Tabular, arrow_table, ends, pandas_frame, place, plotted
 from fairkit.results.rules import RuleResult
 from fairkit.support.files import read_record, record_of
+from fairkit.support.lazy_dataclass import dataclass, field, replace
 from fairkit.support.lazy_package import imported
 
 if TYPE_CHECKING:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from fairkit.errors import PolicyError
 from fairkit.results.findings import json_number
 from fairkit.support.calls import checked
+from fairkit.support.lazy_dataclass import dataclass, field, fields
 
 if TYPE_CHECKING:
     from fairkit.results.findings import Interval, VerdictName

@@ -8,11 +8,11 @@ import re
 import socket
 import threading
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from fairkit.errors import DataError, ParameterError
 from fairkit.support.escaping import visible
+from fairkit.support.lazy_dataclass import dataclass, field
 
 QUERY = "query"
 """The option that takes all that follows, as it stands."""

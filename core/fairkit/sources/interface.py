@@ -6,11 +6,11 @@ import functools
 import os.path
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from fairkit.errors import DataError
 from fairkit.sources.address import said, scheme_of
+from fairkit.support.lazy_dataclass import dataclass, field
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+
+from fairkit.support.lazy_dataclass import dataclass, replace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairkit.data.arrow_types import as_arrow, as_numpy
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit.totals.rows import Rows, Statistic
 
 if TYPE_CHECKING:

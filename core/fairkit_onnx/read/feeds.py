@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from fairkit.data.source import list_columns, shortened
 from fairkit.errors import DataError, ModelError
 from fairkit.models.column_names import check_renamed, no_column
 from fairkit.models.python import roc_area
+from fairkit.support.lazy_dataclass import dataclass, replace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -13,6 +12,7 @@ from fairkit.data.task import Task, choose_task
 from fairkit.errors import ModelError
 from fairkit.models.python import check_signs, favorable_column, line_up, ranks_higher
 from fairkit.models.scorer import Scale, check_scores, told_scale
+from fairkit.support.lazy_dataclass import dataclass, replace
 from fairkit_onnx.read import graph
 from fairkit_onnx.read import outputs as reading
 from fairkit_onnx.read.graph import ancestors, classes_by_labels

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from fairkit.data.roles import value_text
 from fairkit.errors import ModelError, did_you_mean
 from fairkit.models.scorer import OWN, Cut, Predictions, Scale, check_scores
+from fairkit.support.lazy_dataclass import dataclass, replace
 from fairkit_onnx.sandbox.wire import Maps
 from fairkit_onnx.write.graph import check_weights
 

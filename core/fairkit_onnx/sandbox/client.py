@@ -13,12 +13,12 @@ import threading
 import time
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairkit.errors import ModelError
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit.support.timings import phase
 from fairkit_onnx.sandbox import wire
 from fairkit_onnx.sandbox.confine import shown_bytes

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairkit.data.roles import value_text
 from fairkit.errors import DataError, ModelError
+from fairkit.support.lazy_dataclass import dataclass, field, replace
 from fairkit_onnx.structure.ensemble import TWICE
 
 if TYPE_CHECKING:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairkit.errors import ModelError, ParameterError
+from fairkit.support.lazy_dataclass import dataclass, replace
 from fairkit_onnx.read.feeds import RANDOM_INPUT, built
 from fairkit_onnx.read.graph import ancestors, name_of
 from fairkit_onnx.structure.cells import Listed, Numbers, column_of, keys_of, numbers_of, pieces_of

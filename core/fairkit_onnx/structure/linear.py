@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
 from fairkit.errors import ModelError
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_onnx.read.graph import ancestors, name_of
 from fairkit_onnx.structure.cells import column_of
 from fairkit_onnx.structure.encoded import Encoded

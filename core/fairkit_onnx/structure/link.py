@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairkit.support.lazy_dataclass import dataclass, field
 from fairkit_onnx.file import OnnxFile
 from fairkit_onnx.read.feeds import built
 from fairkit_onnx.read.graph import read_by

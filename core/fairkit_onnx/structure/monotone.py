@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from fairkit.errors import ModelError
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_onnx.read.graph import name_of
 from fairkit_onnx.structure.ensemble import ARRANGES, CHOOSES, COMPARES, POSITIVE, RISES, attributes_of
 

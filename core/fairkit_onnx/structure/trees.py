@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairkit.errors import ModelError
+from fairkit.support.lazy_dataclass import dataclass, replace
 from fairkit_onnx.read.graph import ancestors, name_of
 from fairkit_onnx.structure.encoded import Encoded, refuse_unread
 from fairkit_onnx.structure.ensemble import (

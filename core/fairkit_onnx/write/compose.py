@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from fairkit.data.roles import value_text
 from fairkit.errors import ModelError
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_onnx.read.feeds import RANDOM_INPUT
 from fairkit_onnx.read.graph import subgraphs, walk
 from fairkit_onnx.read.outputs import DECISION, DECISION_PROBABILITY, SCORE

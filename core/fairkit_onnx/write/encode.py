@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from fairkit.data.source import list_columns
 from fairkit.errors import DataError
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_onnx.write.graph import RESERVED
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -14,6 +13,7 @@ from fairkit.data.loading import load_data
 from fairkit.data.source import list_columns
 from fairkit.errors import ModelError
 from fairkit.fitted import FittedModel, Prediction, Runner, RunsItself
+from fairkit.support.lazy_dataclass import dataclass, field
 from fairkit.support.timings import phase
 from fairkit_onnx.file import open_session
 from fairkit_onnx.read.feeds import RANDOM_INPUT, built

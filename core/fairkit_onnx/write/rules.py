@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from fairkit.data.roles import value_text
 from fairkit.errors import DataError, ModelError
+from fairkit.support.lazy_dataclass import dataclass, replace
 from fairkit_onnx.write.encode import MISSING_TEXT, as_float32, text_codes
 from fairkit_onnx.write.trees import Node
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairkit.errors import MissingExtraError, ModelError
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_onnx.file import open_session
 from fairkit_onnx.write import estimators as histograms
 from fairkit_onnx.write.encode import absent, add_text_codes

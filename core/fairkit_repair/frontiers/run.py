@@ -7,7 +7,6 @@ import math
 import os
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from statistics import NormalDist
@@ -30,6 +29,7 @@ from fairkit.results.policy import judge
 from fairkit.results.rules import Rule
 from fairkit.settings import DEFAULT_AUDITORS, AuditSettings, ModelOptions
 from fairkit.support.calls import checked
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_onnx.file import OnnxModel
 from fairkit_repair.frontiers.state import Frontier, State
 from fairkit_repair.frontiers.training import BASELINE, Family, PortableRows, Runner, Setup, Sweep, is_whole

@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -14,6 +13,7 @@ from fairkit.errors import DataError
 from fairkit.results.rendering import Saved, Tabular, ends, plotted
 from fairkit.support.escaping import json_text
 from fairkit.support.files import check_writable, write_atomic
+from fairkit.support.lazy_dataclass import dataclass, field, replace
 
 if TYPE_CHECKING:
     from fairkit.results.findings import Better, Interval, VerdictName

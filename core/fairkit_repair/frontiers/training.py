@@ -8,7 +8,6 @@ import time
 import typing
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -18,6 +17,7 @@ from fairkit.errors import FairkitError, ParameterError
 from fairkit.intervals import two_sided
 from fairkit.objective import Objective
 from fairkit.settings import ModelOptions
+from fairkit.support.lazy_dataclass import dataclass, field, replace
 from fairkit.support.timings import phase, threads
 from fairkit_repair.frontiers.state import Measure, Point, measures_of, point_key
 from fairkit_repair.mitigation.choose import find_mitigator

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +23,7 @@ from fairkit.parameters import parse_parameters
 from fairkit.settings import DEFAULT_AUDITORS, ModelOptions
 from fairkit.support.calls import named_class
 from fairkit.support.files import record_of
+from fairkit.support.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

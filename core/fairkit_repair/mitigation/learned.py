@@ -6,7 +6,6 @@ import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from fairkit.mitigators import TrainsTogether
 from fairkit.parameters import parameters_to_dict
 from fairkit.plugins import installed_metrics
 from fairkit.progress import no_progress
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit.support.timings import phase
 from fairkit_onnx.file import OnnxModel
 from fairkit_onnx.read.feeds import RANDOM_INPUT

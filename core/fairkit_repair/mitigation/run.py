@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -26,6 +25,7 @@ from fairkit.results.rules import rules_of
 from fairkit.settings import DEFAULT_AUDITORS, AuditSettings, ModelOptions, at_threshold
 from fairkit.support.calls import checked
 from fairkit.support.files import check_writable, write_atomic
+from fairkit.support.lazy_dataclass import dataclass, field
 from fairkit_onnx.file import OnnxModel
 from fairkit_onnx.read.graph import digest
 from fairkit_onnx.write.export import BaseModel

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -16,6 +15,7 @@ from fairkit.learners import INSTALLED, LEARNERS
 from fairkit.mitigators import Mitigator
 from fairkit.objective import Objective
 from fairkit.parameters import parameter, parse_parameters
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_repair.learners import fit_learner
 from fairkit_repair.mitigation.choose import find_mitigator
 from fairkit_repair.postprocess import MARGINS, CommonThreshold

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -14,6 +13,7 @@ from fairkit.planning.advice import search
 from fairkit.planning.assumptions import LEAST, intervals, settled, target_of
 from fairkit.planning.run import installed
 from fairkit.progress import Progress, no_progress
+from fairkit.support.lazy_dataclass import dataclass, field, replace
 from fairkit.totals.rows import CellSums
 from fairkit_repair.learners import fit_learner
 from fairkit_repair.mitigation.choose import strata_of

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -21,6 +20,7 @@ from fairkit.mitigators import TrainsTogether
 from fairkit.models.scorer import Predictions
 from fairkit.results.policy import judge
 from fairkit.settings import AuditSettings
+from fairkit.support.lazy_dataclass import dataclass, field
 from fairkit_onnx.file import OnnxModel
 from fairkit_onnx.write.export import export_bytes
 from fairkit_repair.learners import fit_learner

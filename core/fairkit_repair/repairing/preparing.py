@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from fairkit.planning.assumptions import target_of
 from fairkit.planning.results import two_digits
 from fairkit.planning.run import installed
 from fairkit.progress import no_progress
+from fairkit.support.lazy_dataclass import dataclass, field
 from fairkit_onnx.file import OnnxModel
 from fairkit_onnx.write.export import export_bytes
 from fairkit_repair.learners import check_target, fit_learner

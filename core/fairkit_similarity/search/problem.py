@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
 
 import numba
 import numpy as np
 
 from fairkit.errors import ParameterError
+from fairkit.support.lazy_dataclass import dataclass, replace
 from fairkit.support.timings import phase
 from fairkit_similarity.search.tree import Floats, Ints
 

@@ -17,11 +17,11 @@ rounding of d additions in any order.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from fairkit.support.lazy_dataclass import dataclass
 
 FANOUT = 16
 """Children of a node, and rows of a leaf."""

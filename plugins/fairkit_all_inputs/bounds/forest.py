@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+from fairkit.support.lazy_dataclass import dataclass, replace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairkit.errors import ModelError
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_all_inputs.bounds.forest import Box, Builder, CellTree, Forest, Layout
 from fairkit_onnx.structure.cells import (
     Block,

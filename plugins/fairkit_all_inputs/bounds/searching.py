@@ -11,12 +11,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairkit.errors import MissingExtraError
+from fairkit.support.lazy_dataclass import dataclass, field
 from fairkit_all_inputs.bounds.forest import Best, Boxes, Grid, Objective, Open, Scratch, Sums
 from fairkit_all_inputs.bounds.problem import CHANCE, FLIP, SCORE, Problem, pack_point, point_of
 from fairkit_onnx.structure.cells import Listed, Numbers, listed_block, numbers_block

@@ -6,7 +6,6 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from fairkit.data.arrow_types import as_numpy
 from fairkit.data.roles import value_text
 from fairkit.errors import DataError
+from fairkit.support.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

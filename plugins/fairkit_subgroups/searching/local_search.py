@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_subgroups.searching import kernels
 from fairkit_subgroups.searching.measures import Level, Measure, Sides, inner, limits, outer, planes, sides
 from fairkit_subgroups.searching.tables import count

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from fairkit.limits import student
+from fairkit.support.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from typing import Any

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numba
 import numpy as np
 
+from fairkit.support.lazy_dataclass import dataclass, replace
 from fairkit_subgroups.searching import kernels
 from fairkit_subgroups.searching.measures import SOFT, STATES, softened, softened_tables
 

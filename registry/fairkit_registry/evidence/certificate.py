@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from fairkit.errors import DataError, PolicyError
 from fairkit.results.rendering import Shown
 from fairkit.results.report import Report
+from fairkit.support.lazy_dataclass import dataclass, replace
 from fairkit_registry.errors import CertificateError, ContradictionError, RevokedError, VerificationError
 from fairkit_registry.evidence import predicate as predicates
 from fairkit_registry.evidence.charts import contradictions
@@ -87,7 +87,8 @@ class Certificate(Signed, Shown):
     def refusal(cls, envelope: Envelope, trusted: Sequence[PublicKey]) -> str:
         """Name the finding that was changed, where one was."""
         changed = _changed(envelope.payload)
-        return super(Certificate, cls).refusal(envelope, trusted) if changed is None else changed
+        # a class with slots is made anew, and `super()` would look for the first one
+        return super(Certificate, cls).refusal(envelope, trusted) if changed is None else changed  # noqa: UP008
 
     def __repr__(self) -> str:
         """Return a line."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from fairkit.errors import FairkitError
 from fairkit.settings import AuditSettings, ModelOptions, declared
+from fairkit.support.lazy_dataclass import dataclass, field
 from fairkit_registry.errors import CertificateError
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ import binascii
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from fairkit.support.lazy_dataclass import dataclass, field
 from fairkit_registry.blobs import is_digest
 from fairkit_registry.errors import CertificateError, ContradictionError, VerificationError
 from fairkit_registry.evidence.predicate import CLOCK_SKEW, read_time, time_text

@@ -10,12 +10,12 @@ import shlex
 import stat
 import textwrap
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from fairkit.errors import FairkitError
 from fairkit.support.files import check_writable, write_atomic
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_registry.errors import KeyFileError, RegistryError
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ from fairkit import plugins
 from fairkit.errors import PluginError
 from fairkit.exporters import Card, CertifiedReport
 from fairkit.support.files import record_of
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_registry import blobs, jsonio
 from fairkit_registry.blobs import BlobStore, Staged, hash_file
 from fairkit_registry.errors import ArchiveError, CertificateError, KeyFileError, RegistryError

@@ -6,11 +6,11 @@ import hashlib
 import re
 import tarfile
 from contextlib import contextmanager
-from dataclasses import dataclass
 from io import BytesIO
 from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 from fairkit.support.files import replacing
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_registry import jsonio as names
 from fairkit_registry.blobs import CHUNK, Staged, is_digest
 from fairkit_registry.errors import ArchiveError, RegistryError

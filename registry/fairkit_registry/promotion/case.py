@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Literal
+
+from fairkit.support.lazy_dataclass import dataclass, field
 
 if TYPE_CHECKING:
     from datetime import datetime

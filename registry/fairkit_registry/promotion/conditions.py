@@ -24,13 +24,13 @@ from __future__ import annotations
 import dataclasses
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fairkit.errors import PolicyError, did_you_mean
 from fairkit.results.rules import Rule
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_registry.blobs import is_digest
 from fairkit_registry.errors import CertificateError, RegistryError
 from fairkit_registry.evidence import settings as pins

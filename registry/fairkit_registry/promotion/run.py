@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from fairkit.support.files import record_of
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_registry import jsonio as names
 from fairkit_registry.errors import CertificateError, ContradictionError, RegistryError, RevokedError
 from fairkit_registry.evidence import certificate as certificates

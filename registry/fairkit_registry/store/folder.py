@@ -6,12 +6,12 @@ import hashlib
 import json
 import os
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fairkit.errors import FairkitError
 from fairkit.support.files import write_atomic
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_registry.blobs import BlobStore, Staged, chunks
 from fairkit_registry.errors import RegistryError, TamperedError
 from fairkit_registry.evidence.certificate import check_subject, read_file

@@ -10,10 +10,10 @@ import secrets
 import sqlite3
 from collections.abc import Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from fairkit.support.files import explain, record_of, sync_folder
+from fairkit.support.lazy_dataclass import dataclass, field
 from fairkit_registry.errors import RegistryError, TamperedError
 
 if TYPE_CHECKING:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from fairkit.errors import did_you_mean
 from fairkit.support.escaping import visible
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_registry import blobs, jsonio
 from fairkit_registry.blobs import hash_file
 from fairkit_registry.errors import CertificateError, RegistryError

@@ -5,12 +5,12 @@ from __future__ import annotations
 import getpass
 import hashlib
 import json
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from fairkit.errors import did_you_mean
 from fairkit.support.files import record_of
+from fairkit.support.lazy_dataclass import dataclass, field
 from fairkit_registry import jsonio
 from fairkit_registry.errors import RegistryError, TamperedError
 from fairkit_registry.jsonio import canonical, fingerprint
