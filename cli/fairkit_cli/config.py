@@ -209,9 +209,9 @@ def load_announced(path: Path | None = None) -> Config:
     return config
 
 
-def load_config(path: Path | None = None) -> Config:
+def load_config(path: Path | None = None, *, start: Path | None = None) -> Config:
     """Read the settings, by default from the nearest file; without one all tables are empty."""
-    chosen = path or find_config()
+    chosen = path or find_config(start)
     if chosen is None:
         return Config()
     if not chosen.is_file():
