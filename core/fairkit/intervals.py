@@ -50,6 +50,8 @@ __all__ = [
     "guarded",
     "kolmogorov_quantile",
     "largest",
+    "largest_studentised",
+    "outermost",
     "own_quantile",
     "pairwise",
     "pairwise_quantile",
@@ -260,6 +262,29 @@ def largest(bounds: Array, of: Callable[[Pairs], Array]) -> float:
         a, b = order[start + a], order[b]
         best = float(np.maximum(best, of((np.minimum(a, b), np.maximum(a, b))).max(initial=-np.inf)))
     return best
+
+
+def outermost(first: Array, second: Array) -> Pairs:
+    """Return ordered pairs of different groups, at most four, one of which has the largest first[a] - second[b]."""
+    a, b = np.repeat(np.argsort(-first)[:2], 2), np.tile(np.argsort(second)[:2], 2)
+    return a[a != b], b[a != b]
+
+
+def largest_studentised(moved: Array, squares: Array, count: int = 32) -> Array:
+    """Return the largest |m_a - m_b| / √(e_a + e_b) of two groups for each row of m, e = `squares`, shapes [n, G]."""
+    with np.errstate(all="ignore"):
+        alone = np.nan_to_num(moved**2 / squares, nan=0.0, posinf=0.0)
+    count = min(count, moved.shape[1])
+    order = np.argpartition(-alone, count - 1, axis=1)
+    m, e = (np.take_along_axis(part, order[:, :count], axis=1) for part in (moved, squares))
+    a, b = _pairs(count)
+    both = np.sqrt(e[:, a] + e[:, b])
+    best = (np.abs(m[:, a] - m[:, b]) / np.where(np.isfinite(both) & (both > 0), both, np.inf)).max(axis=1)
+    if count < moved.shape[1]:  # (m_a - m_b)² / (e_a + e_b) ≤ m_a² / e_a + m_b² / e_b
+        most = alone.max(axis=1) + np.take_along_axis(alone, order[:, count:], axis=1).max(axis=1)
+        again = np.flatnonzero(most > best**2 * (1 - NOISE))
+        best[again] = largest_studentised(moved[again], squares[again], 4 * count) if len(again) else 0.0
+    return np.asarray(best)
 
 
 def _largest_difference(values: Array, limits: Limits, z: float, end: int, correlation: Array | None = None) -> float:

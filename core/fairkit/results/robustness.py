@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from fairkit.intervals import largest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,28 +60,42 @@ def _least(turned: Callable[[int], bool], most: int) -> int:
 
 def _ends(
     counts: Floats, over: Floats, counting: float, others: float, k: int, *, apart: bool
-) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return for every ordered pair and every way to share k rows the rates of the first and of the second group."""
-    a, b = np.nonzero(~np.eye(len(counts), dtype=bool))
+) -> tuple[Floats, Floats]:
+    """Return each group's rate with rows that count, and with rows that do not, for every way to share k rows.
+
+    Where two groups' rates move together each group of the pair gets the other kind of rows.
+    """
     x = np.unique(np.linspace(0, k, min(k, 1_000) + 1).astype(np.int64)).astype(np.float64)
     up, down = np.minimum(x, counting), np.minimum(k - x, others)
     if not apart:
         up, down = np.minimum(k - x, counting), np.minimum(x, others)
-    raised = (counts[:, None] + up) / (over[:, None] + up)
-    lowered = counts[:, None] / (over[:, None] + down)
-    return raised[a], lowered[b], lowered[a], raised[b]
+    return (counts[:, None] + up) / (over[:, None] + up), counts[:, None] / (over[:, None] + down)
+
+
+def _extreme(first: Floats, second: Floats, of: Callable[[Floats, Floats], Floats], ways: np.ufunc) -> float:
+    """Return the largest of(first[a], second[b]), which rises and falls, of two groups; `ways` reduces those of each."""
+
+    def each(pairs: tuple[Any, Any]) -> Floats:
+        parts = np.array_split(np.stack(pairs), -(-len(pairs[0]) // 1_000), axis=1)
+        return np.concatenate([np.fmax(reduced(first[a], second[b]), reduced(first[b], second[a])) for a, b in parts])
+
+    def reduced(top: Floats, bottom: Floats) -> Floats:
+        return np.nan_to_num(ways.reduce(of(top, bottom), axis=1), nan=-np.inf, posinf=np.inf, neginf=-np.inf)
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ends = second.min(axis=0, keepdims=True), first.max(axis=0, keepdims=True)
+        return largest(np.fmax(reduced(first, ends[0]), reduced(ends[1], second)), each)
 
 
 def _difference(counts: Floats, over: Floats, counting: float, others: float, k: int, *, apart: bool) -> float:
-    top, bottom, sure, most = _ends(counts, over, counting, others, k, apart=apart)
+    raised, lowered = _ends(counts, over, counting, others, k, apart=apart)
     if apart:
-        return float((top - bottom).max())
-    return float(np.maximum((sure - most).min(axis=1), 0.0).max())
+        return _extreme(raised, lowered, np.subtract, np.fmax)
+    return max(_extreme(lowered, raised, np.subtract, np.fmin), 0.0)
 
 
 def _ratio(counts: Floats, over: Floats, counting: float, others: float, k: int, *, apart: bool) -> float:
-    top, bottom, sure, most = _ends(counts, over, counting, others, k, apart=apart)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        if apart:
-            return float(np.nanmin(bottom / top))
-        return float(np.minimum(np.nanmax(most / sure, axis=1), 1.0).min())
+    raised, lowered = _ends(counts, over, counting, others, k, apart=apart)
+    if apart:
+        return -_extreme(raised, lowered, lambda top, bottom: -bottom / top, np.fmax)
+    return min(-_extreme(lowered, raised, lambda top, bottom: -bottom / top, np.fmin), 1.0)
