@@ -8,6 +8,8 @@ READY := $(VENV)/.ready
 # hundreds of processes, each of which would compile fairkit anew
 export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(abspath $(VENV))/bytecode
+# compiled loops too: once for the tests, and for the commands that they start
+export NUMBA_CACHE_DIR := $(abspath $(VENV))/numba
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 OLDEST := $(VENV)-oldest

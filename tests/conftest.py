@@ -35,12 +35,18 @@ LONGEST = (
 )
 """Files that take longest, although some have few tests: begun first, so that no worker waits for one at the end."""
 
-KERNELS = ({"fairkit_all_inputs"}, {"fairkit_budro", "fairkit_individual", "fairkit_similarity"})
-"""Rooms whose tests run the same compiled loops: one worker has them, else two would compile each at once."""
+TOGETHER = (
+    {"fairkit_all_inputs"}, {"fairkit_budro", "fairkit_individual", "fairkit_similarity"},
+    {"fairkit_mlflow"}, {"fairkit_testing"}, {"distributed"}, {"sources"},
+)  # fmt: skip
+"""Rooms whose tests run the same compiled loops, servers or environments: one worker has them, else two make each."""
 
 
-OUTSIDE = (ROOT / "tests" / "outside", ROOT / "tests" / "docs")
-"""Folders whose tests start servers, processes or fresh environments, or run whole pages as typed: all are long."""
+OUTSIDE = (
+    ROOT / "tests" / "outside",
+    *(ROOT / "tests" / "docs" / f"test_{name}.py" for name in ("from_fairlearn", "pages", "site", "tutorial")),
+)
+"""Folders and files that start servers or fresh environments, or run whole pages as typed: all are long."""
 
 
 def pytest_sessionstart() -> None:
@@ -66,16 +72,16 @@ def pytest_sessionfinish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give a worker whole files as `--dist loadfile` does, and whole rooms where `KERNELS` says so."""
+    """Give a worker whole files as `--dist loadfile` does, and whole rooms where `TOGETHER` says so."""
     from xdist.scheduler import LoadFileScheduling
 
-    class ByKernel(LoadFileScheduling):
+    class ByRoom(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = super()._split_scope(nodeid)
-            rooms = next((rooms for rooms in KERNELS if rooms & set(file.split("/"))), None)
+            rooms = next((rooms for rooms in TOGETHER if rooms & set(file.split("/"))), None)
             return file if rooms is None else " ".join(sorted(rooms))
 
-    return ByKernel(config, log) if config.getoption("dist") == "loadfile" else None
+    return ByRoom(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

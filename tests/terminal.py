@@ -67,12 +67,13 @@ _BLOCK = re.compile(r"^```(sh|python|toml)(?: exit=(\d+))?\n(.*?)^```", re.DOTAL
 
 def typed_page(
     page: str, folder: Path, *, kinds: Sequence[str] = ("sh", "python"), cumulative: bool = False, follow: bool = True,
-    **more: Any,
+    demo: Path | None = None, **more: Any,
 ) -> list[str]:  # fmt: skip
     """Run a page's blocks in order, each with the exit code that it states; return what each of the shell's shows.
 
     Python blocks see what those before them did, if they are `cumulative`; a block of `kinds` that is TOML becomes
-    fairkit.toml, and is audited. Blocks `follow` a shell to where it went. A passphrase is read from a
+    fairkit.toml, and is audited. Blocks `follow` a shell to where it went. Where there is a `demo`, that
+    folder is what `fairkit demo --keep` makes. A passphrase is read from a
     file, so that none is asked for.
     """
     python, screens, here = "", [], folder / ".here"
@@ -94,6 +95,8 @@ def typed_page(
             if kind == "toml":
                 (at / "fairkit.toml").write_text(text)
             shell = re.sub(r"^pip install .*$", "", "fairkit audit" if kind == "toml" else text, flags=re.MULTILINE)
+            if demo is not None:
+                shell = re.sub(r"^fairkit demo --keep (\w+)$", rf"cp -r {demo} \1", shell, flags=re.MULTILINE)
             shown, ended = typed(f"trap 'pwd > {here}' EXIT\n{shell}", at, **more)
             assert_readable(shown)
             screens.append(shown)

@@ -69,12 +69,18 @@ class Audited:
         """The tasks that it is for."""
         return [task for task in _TASKS if task in self.cls.tasks]
 
+    @functools.cached_property
+    def metrics(self) -> Any:
+        """Every metric of `group`, as audits give them to an auditor."""
+        from fairkit import plugins
+
+        return plugins.load("group").metrics
+
     def context(self, data: Dataset, task: Task) -> AuditContext:
         """Bind the sample model to a dataset: the linear one, or where the auditor cannot read it that of trees.
 
         Of several classes the highest is favorable where the auditor needs one.
         """
-        from fairkit import plugins
         from fairkit.models.columns import PredictedColumns
         from fairkit.models.scorer import NoPredictions
         from fairkit_onnx.file import OnnxModel
@@ -88,7 +94,7 @@ class Audited:
         else:
             content = sample_model(task, trees=task in self._by_trees)
             scorer = OnnxModel(content, "sample model").bind(data, ModelOptions(task=task))
-        return AuditContext(dataset=data, scorer=scorer, metrics=plugins.load("group").metrics, seed=1)
+        return AuditContext(dataset=data, scorer=scorer, metrics=self.metrics, seed=1)
 
     @functools.cached_property
     def found(self) -> dict[Task, tuple[Finding, ...]]:
@@ -140,7 +146,7 @@ def check_auditor_findings(audited: Audited) -> None:
 def _check_finding(audited: Audited, task: Task, finding: Finding) -> None:
     where = f"{task}: the finding {finding.metric!r}"
     require(finding.auditor == audited.cls.name, f"{where} says auditor={finding.auditor!r}; give self.name")
-    names = audited.cls.measures(audited.context(sample_data(task), task).metrics)
+    names = audited.cls.measures(audited.metrics)
     require(names is None or finding.metric in names, f"{where} is not among the names that `measures` returns")
     if finding.value is None or not math.isfinite(finding.value):
         require(finding.notes or finding.inconclusive, f"{where} has no value, and no note says why")

@@ -22,8 +22,8 @@ def test_the_readme_runs_as_typed(tmp_path):
 
 
 @pytest.mark.parametrize("page", ["docs/tutorials/why.md", "docs/how-to/why.md"])
-def test_the_pages_on_causes_run_as_typed(page, tmp_path):
-    shown = " ".join(" ".join(typed_page(page, tmp_path, kinds=("sh",))).split())
+def test_the_pages_on_causes_run_as_typed(page, tmp_path, demo):
+    shown = " ".join(" ".join(typed_page(page, tmp_path, kinds=("sh",), demo=demo)).split())
     assert "Of these 21.2 points" in shown
 
 

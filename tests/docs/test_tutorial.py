@@ -25,8 +25,8 @@ def test_a_model_is_watched_until_it_drifts_and_its_alias_is_taken_back(tmp_path
     assert "Broken lately" in (tmp_path / "watch.html").read_text("utf-8")
 
 
-def test_the_page_on_groups_that_nobody_named_runs_as_typed(tmp_path):
-    assert len(typed_page("docs/how-to/subgroups.md", tmp_path)) == 5
+def test_the_page_on_groups_that_nobody_named_runs_as_typed(tmp_path, demo):
+    assert len(typed_page("docs/how-to/subgroups.md", tmp_path, demo=demo)) == 5
 
 
 def test_the_page_for_users_of_scikit_learn_runs_as_typed(capsys):

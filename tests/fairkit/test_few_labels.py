@@ -297,7 +297,7 @@ def test_labels_that_lean_to_an_outcome_are_covered_by_the_odds():
     assert covered[1.5] == 60
 
 
-@pytest.mark.parametrize("draws", [30, pytest.param(150, marks=pytest.mark.long)])
+@pytest.mark.parametrize("draws", [30, pytest.param(80, marks=pytest.mark.long)])
 def test_coverage_of_a_small_setting(draws):
     hits = {metric.name: 0 for metric in METRICS}
     group, decision, outcome, score, rng = people(n=50_000)

@@ -70,7 +70,7 @@ def test_the_planned_power_is_that_of_audits_of_rows():
     (one,) = plan.rules
     assert one.side == "fail"
     sizes = {group.group: group.rows for group in one.groups}
-    assert _decided(GAP, sizes, [0.2, 0.32], "fail", 200) == pytest.approx(0.8, abs=0.09)  # 3 standard errors
+    assert _decided(GAP, sizes, [0.2, 0.32], "fail", 100) == pytest.approx(0.8, abs=0.12)  # 3 standard errors
 
 
 @pytest.mark.long
@@ -225,7 +225,7 @@ def test_the_advised_rows_decide():
     assert more.group == "female"
     hits, rng = 0, np.random.default_rng(0)
     old = {g.group: (g.rows, g.value) for g in finding.groups}
-    for _ in range(150):
+    for _ in range(80):
         sex, decision = [], []
         for group, (rows, value) in old.items():
             new = more.rows if group == more.group else 0
@@ -237,7 +237,7 @@ def test_the_advised_rows_decide():
         data = fairkit.load_data(columns, label="y", favorable=1, sensitive=["sex"])
         again = fairkit.audit(PredictedColumns(decision="decision"), data)
         hits += judge([rule], again.findings)[1] != "inconclusive"
-    assert hits / 150 == pytest.approx(0.8, abs=0.11)
+    assert hits / 80 == pytest.approx(0.8, abs=0.13)  # 3 standard errors
 
 
 def test_a_number_too_near_the_limit_gets_no_rows():

@@ -36,7 +36,10 @@ def kept(tmp_path_factory):
     folder = tmp_path_factory.mktemp("terminal")
     shown, code = typed("fairkit demo --keep kept", folder)
     assert code == 0, shown
-    assert "so that nothing is asked" in " ".join(shown.split())
+    said = " ".join(shown.split())
+    assert "The demo's key is written without a passphrase, so that nothing is asked" in said, said
+    assert "$ fairkit key new auditor.key --no-passphrase" in said
+    assert "exit code 2" not in said
     return folder / "kept"
 
 

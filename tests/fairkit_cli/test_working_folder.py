@@ -234,6 +234,20 @@ def test_a_certificate_says_where_its_settings_come_from(tmp_path, monkeypatch, 
     assert f"settings from {path}: threshold 0.0001" in done.stderr.replace("\n", "")
 
 
+EACH = """
+import json, sys
+from fairkit_cli.main import run
+for words in json.loads(sys.argv[1]):
+    sys.argv = ["fairkit", *words]
+    try:
+        run()
+    except SystemExit as ended:
+        code = ended.code or 0
+    said = json.dumps([words, code, sys.path])
+    print(f"\\nENDED {said}", file=sys.__stderr__, flush=True)
+"""
+
+
 @pytest.mark.long
 def test_no_command_takes_a_module_from_the_working_folder(trap, tmp_path, loans_model):
     """Every command there is, with what it needs to do its work or to refuse it late."""
@@ -260,10 +274,15 @@ def test_no_command_takes_a_module_from_the_working_folder(trap, tmp_path, loans
         "demo": [],
         "policy lock": ["--data", data, *roles, *rule, "--key", "k", "--output", "lock.json"],
     }
-    for name in sorted(names_of(get_command(app)), key=lambda name: [*script, name].index(name)):
-        done = run(trap, SCRIPT, *name.split(), *script.get(name, ["nothing"]))
-        assert not (tmp_path / "loaded").exists(), (name, (tmp_path / "loaded").read_text())
-        assert done.returncode in (0, 1, 2, 3), (name, done.stderr)
+    names = sorted(names_of(get_command(app)), key=lambda name: [*script, name].index(name))
+    words = [[*name.split(), *script.get(name, ["nothing"])] for name in names]
+    done = run(trap, sys.executable, "-P", "-c", EACH, json.dumps(words))
+    assert not (tmp_path / "loaded").exists(), (tmp_path / "loaded").read_text()
+    ends = [json.loads(line[6:]) for line in done.stderr.splitlines() if line.startswith("ENDED ")]
+    assert [one[0] for one in ends] == words, done.stderr
+    for each, code, path in ends:
+        assert code in (0, 1, 2, 3), (each, code)
+        assert not {"", ".", str(trap)} & set(path), (each, path)
 
 
 def names_of(command, prefix=""):

@@ -116,13 +116,13 @@ def test_intervals_of_changed_disparities_cover(groups: int, correlation: float,
     truth[:, 0] = spread
     covariance = 1e-4 * np.array([[1, correlation], [correlation, 1]])
     true = float(np.ptp(truth[1]) - np.ptp(truth[0]))
-    hits, runs = 0, 1000
+    hits, runs = 0, 400
     for _ in range(runs):
         noise = rng.multivariate_normal([0, 0], covariance, size=groups).T
         numbers = Paired(truth + noise, np.repeat(covariance[None], groups, axis=0))
         seen = change(differences(numbers), numbers, 0.95)
         hits += seen.low - 1e-12 <= true <= seen.high + 1e-12
-    assert hits / runs >= 0.935  # 0.95 less two standard errors of a thousand runs
+    assert hits / runs >= 0.928  # 0.95 less two standard errors of 400 runs
 
 
 @pytest.mark.long

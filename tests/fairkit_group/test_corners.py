@@ -35,8 +35,8 @@ def study() -> Iterator[ModuleType]:
 @pytest.mark.parametrize("family", ["rate", "r2", "weights", "randomized"])
 def test_a_family_holds(study: ModuleType, family: str) -> None:
     ours = study.load(study.OURS)
-    chosen = study.chosen_populations([family])
-    found = [study.coverage_of(ours, one, 600, 0, enumerated=True) for one in chosen]
+    chosen = study.chosen_populations([family], every=2)
+    found = [study.coverage_of(ours, one, 300, 0, enumerated=True) for one in chosen]
     assert {one.population.name: (one.covers, one.false_pass) for one in found if not one.holds} == {}
 
 
@@ -60,7 +60,7 @@ def test_a_family_holds(study: ModuleType, family: str) -> None:
 )
 def test_a_population_holds(study: ModuleType, name: str) -> None:
     (population,) = [one for one in study.chosen_populations([]) if one.name == name]
-    found = study.coverage_of(study.load(study.OURS), population, 500, 1, enumerated=True)
+    found = study.coverage_of(study.load(study.OURS), population, 300, 1, enumerated=True)
     assert found.holds, found
 
 

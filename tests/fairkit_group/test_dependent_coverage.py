@@ -21,7 +21,7 @@ from fairkit_group.rates import SelectionRate, TruePositiveRate
 from fairkit_group.strata import Strata
 from fairkit_group.stratified import pooled_pair
 
-RUNS = 250
+RUNS = 120
 LEAST = stats.binom.ppf(1e-4, RUNS, 0.94)
 """With a coverage of .94 so few hits come once in 10,000 times; the seeds are fixed."""
 P = 0.3

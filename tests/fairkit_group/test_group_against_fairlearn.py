@@ -78,7 +78,7 @@ def _public(folder: Path, name: str, rows: int | None, wanted: list[str]) -> dic
 
 
 def _adult(folder: Path) -> dict[str, np.ndarray]:
-    columns = _public(folder, "adult", None, ["age", "education-num", "hours-per-week", "sex", "race", "income"])
+    columns = _public(folder, "adult", 12_000, ["age", "education-num", "hours-per-week", "sex", "race", "income"])
     columns["label"] = (columns["income"] == ">50K").astype(np.int64)
     columns["score"] = _score(columns, {"age": 0.4, "education-num": 0.8, "hours-per-week": 0.4})
     return columns

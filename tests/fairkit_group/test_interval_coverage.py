@@ -19,7 +19,8 @@ from fairkit_group.errors import BrierScore
 from fairkit_group.ranking import RocAuc, distances
 from fairkit_group.rates import FalsePositiveRate, SelectionRate, TruePositiveRate
 
-SIMULATIONS = 500
+SIMULATIONS = 250
+LEAST = SIMULATIONS * 0.95 - 2.6 * math.sqrt(SIMULATIONS * 0.95 * 0.05)  # 2.6 standard errors below the nominal rate
 Z = 1.959963984540054
 
 
@@ -59,8 +60,8 @@ def test_differences_and_ratios_are_covered(groups: int, small: bool, gap: float
         held["ratio"] += _holds(ratio, base / (base + gap))
         width += difference.high - difference.low
         normal += 2 * Z * math.sqrt(float((estimate.values * (1 - estimate.values) / sizes).sum()))
-    assert held["difference"] >= 0.94 * SIMULATIONS
-    assert held["ratio"] >= 0.94 * SIMULATIONS
+    assert held["difference"] >= LEAST
+    assert held["ratio"] >= LEAST
     if groups == 2:
         assert width / normal <= 1.1
 

@@ -13,8 +13,8 @@ from fairkit_registry.promotion.run import promote
 from fairkit_registry.store.index import AliasPolicy
 from fairkit_registry.store.registry import Registry
 
-RANDOM_KILLS = int(os.environ.get("FAIRKIT_KILLS", "70"))
-"""For each operation; three operations are killed more than 200 times in all, and at every step besides."""
+RANDOM_KILLS = int(os.environ.get("FAIRKIT_KILLS", "30"))
+"""For each operation; three operations are killed, and at every step besides."""
 
 
 @pytest.mark.long
