@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.intervals import largest
+from fairkit.limits import largest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,10 +40,10 @@ def rows_that_turn(rule: Rule, finding: Finding, interval: Interval) -> tuple[in
     rises = rule.upper == passes  # what turns a pass of an upper limit, and a failed lower one
     apart = rises != ratio
     reach = interval[1] - finding.value if rises else interval[0] - finding.value
-    bound = _ratio if ratio else _difference
 
     def turned(k: int) -> bool:
-        return rule.kept(bound(counts, over, counting, others, k, apart=apart) + reach) != passes
+        outermost = _bound(counts, over, counting, others, k, apart=apart, ratio=ratio)
+        return rule.kept(outermost + reach) != passes
 
     most = int(gone.rows)
     return (_least(turned, most), most) if turned(most) else None
@@ -58,44 +58,26 @@ def _least(turned: Callable[[int], bool], most: int) -> int:
     return high
 
 
-def _ends(
-    counts: Floats, over: Floats, counting: float, others: float, k: int, *, apart: bool
-) -> tuple[Floats, Floats]:
-    """Return each group's rate with rows that count, and with rows that do not, for every way to share k rows.
-
-    Where two groups' rates move together each group of the pair gets the other kind of rows.
-    """
+def _bound(counts: Floats, over: Floats, counting: float, others: float, k: int, *, apart: bool, ratio: bool) -> float:
+    """Return the largest difference, or smallest ratio, of two groups after k rows joined them, shared in any way."""
     x = np.unique(np.linspace(0, k, min(k, 1_000) + 1).astype(np.int64)).astype(np.float64)
     up, down = np.minimum(x, counting), np.minimum(k - x, others)
     if not apart:
         up, down = np.minimum(k - x, counting), np.minimum(x, others)
-    return (counts[:, None] + up) / (over[:, None] + up), counts[:, None] / (over[:, None] + down)
+    # each group's rate with rows that count, and with rows that do not, by way: [G, ways]
+    ends = (counts[:, None] + up) / (over[:, None] + up), counts[:, None] / (over[:, None] + down)
+    first, second = ends if apart else ends[::-1]
+    over_ways = np.fmax if apart else np.fmin
 
+    def most(top: Floats, bottom: Floats) -> Floats:
+        least: Floats = over_ways.reduce(-bottom / top if ratio else top - bottom, axis=1)
+        return np.nan_to_num(least, nan=-np.inf)
 
-def _extreme(first: Floats, second: Floats, of: Callable[[Floats, Floats], Floats], ways: np.ufunc) -> float:
-    """Return the largest of(first[a], second[b]), which rises and falls, of two groups; `ways` reduces those of each."""
-
-    def each(pairs: tuple[Any, Any]) -> Floats:
+    def of_pairs(pairs: tuple[Any, Any]) -> Floats:
         parts = np.array_split(np.stack(pairs), -(-len(pairs[0]) // 1_000), axis=1)
-        return np.concatenate([np.fmax(reduced(first[a], second[b]), reduced(first[b], second[a])) for a, b in parts])
-
-    def reduced(top: Floats, bottom: Floats) -> Floats:
-        return np.nan_to_num(ways.reduce(of(top, bottom), axis=1), nan=-np.inf, posinf=np.inf, neginf=-np.inf)
+        return np.concatenate([np.fmax(most(first[a], second[b]), most(first[b], second[a])) for a, b in parts])
 
     with np.errstate(divide="ignore", invalid="ignore"):
-        ends = second.min(axis=0, keepdims=True), first.max(axis=0, keepdims=True)
-        return largest(np.fmax(reduced(first, ends[0]), reduced(ends[1], second)), each)
-
-
-def _difference(counts: Floats, over: Floats, counting: float, others: float, k: int, *, apart: bool) -> float:
-    raised, lowered = _ends(counts, over, counting, others, k, apart=apart)
-    if apart:
-        return _extreme(raised, lowered, np.subtract, np.fmax)
-    return max(_extreme(lowered, raised, np.subtract, np.fmin), 0.0)
-
-
-def _ratio(counts: Floats, over: Floats, counting: float, others: float, k: int, *, apart: bool) -> float:
-    raised, lowered = _ends(counts, over, counting, others, k, apart=apart)
-    if apart:
-        return -_extreme(raised, lowered, lambda top, bottom: -bottom / top, np.fmax)
-    return min(-_extreme(lowered, raised, lambda top, bottom: -bottom / top, np.fmin), 1.0)
+        bounds = np.fmax(most(first, second.min(axis=0)[None]), most(first.max(axis=0)[None], second))
+        extreme = largest(bounds, of_pairs)
+    return min(-extreme, 1.0) if ratio else max(extreme, 0.0)
