@@ -107,7 +107,7 @@ def check_workers(client: Any, distributions: Mapping[str, str], extras: Iterabl
     """Compare fairkit and other distributions on every worker with those here, and look for what extras need."""
     wanted = {
         "fairkit": version("fairkit"),
-        **{_plain(name): distribution for name, distribution in distributions.items()},
+        **{name.lower().replace("_", "-"): distribution for name, distribution in distributions.items()},
     }
     libraries = {extra: _libraries(extra) for extra in sorted(extras)}
     for address, answer in client.run(_probe()).items():
@@ -147,11 +147,6 @@ def _probe() -> Any:
         return result
 
     return installed
-
-
-def _plain(name: str) -> str:
-    """Return a distribution's name as `_probe` spells it."""
-    return name.lower().replace("_", "-")
 
 
 def _libraries(extra: str) -> list[str]:

@@ -62,7 +62,10 @@ class IcebergTable(DataSource):
         for task in tasks:
             for file in (task.file, *task.delete_files):
                 _inside(file.file_path, home, address)
-        if _is_plain(table, tasks):
+        # the snapshot is its files' rows: nothing deleted in them, Parquet, columns of one form
+        if len(table.metadata.schemas) == 1 and all(
+            not task.delete_files and str(task.file.file_format).upper().endswith("PARQUET") for task in tasks
+        ):
             return Files(
                 name=name,
                 files=_files(address, table, [task.file.file_path for task in tasks]),
@@ -208,13 +211,6 @@ def _snapshot(table: Any, address: Address) -> Any:
         current = "it has none" if newest is None else f"its current one is {newest.snapshot_id}"
         raise fairkit.DataError(f"{address.text} has no snapshot {text}; {current}")
     return snapshot
-
-
-def _is_plain(table: Any, tasks: list[Any]) -> bool:
-    """Tell whether the snapshot is its files' rows: nothing deleted in them, Parquet, columns of one form."""
-    return len(table.metadata.schemas) == 1 and all(
-        not task.delete_files and str(task.file.file_format).upper().endswith("PARQUET") for task in tasks
-    )
 
 
 def _plain_text(schema: Any) -> Any:

@@ -166,12 +166,8 @@ class Pairing:
             for label, rows in each[0].items():
                 if label in totals_of:
                     alone = first.task == "multiclass" and label is None
-                    chosen = _of_all_classes(metrics) if alone else metrics
+                    chosen = [metric for metric in metrics if "multiclass" in metric.tasks] if alone else metrics
                     _add(total, label, (rows, totals_of[label]), batch, data, chosen, of)
-
-
-def _of_all_classes(metrics: Sequence[Metric]) -> list[Metric]:
-    return [metric for metric in metrics if "multiclass" in metric.tasks]
 
 
 def _has(metric: Metric, views: Iterable[Rows]) -> bool:

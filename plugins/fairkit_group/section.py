@@ -93,7 +93,7 @@ class Section:
             totals = of_metric(self.totals, metric)
             if totals is None or (not self.labelled and cls.outcome):
                 continue
-            if self._accuracy_only() and cls.name != "accuracy":
+            if self.context.scorer.task == "multiclass" and self.label is None and cls.name != "accuracy":
                 continue
             if isinstance(totals, Failure):
                 self.failures.append(self.about.failed(cls, totals.error))
@@ -115,9 +115,6 @@ class Section:
             return self.few.estimate(metric, estimate)
         weighted = " weighted by what each stands for" if self.few.design.kind not in ("random", "selective") else ""
         return replace(estimate, notes=(*estimate.notes, f"Of the rows with an outcome alone{weighted}."))
-
-    def _accuracy_only(self) -> bool:
-        return self.context.scorer.task == "multiclass" and self.label is None
 
     def overall(self) -> list[Finding]:
         """Return each metric over all rows."""
@@ -294,7 +291,7 @@ class Section:
             estimate = _one_minus(estimate)
         worst = next(c for c in comparisons("loss", "lower", frozenset({"extreme"}), estimate))
         finding = self._compare("worst_group_loss", "lower", worst.spread, estimate, None)
-        return [_with_parameters(finding, {"loss": loss})]
+        return [replace(finding, parameters={**finding.parameters, "loss": loss})]
 
     def _compare(
         self, metric: str, better: Better, spread: Callable[[float], Spread], estimate: Estimate, base: str | None
@@ -371,10 +368,6 @@ def _one_interval(estimate: Estimate) -> Callable[[float], tuple[float, float] |
 def _ends(spread: Spread) -> tuple[float, float] | None:
     finite = math.isfinite(spread.low) and math.isfinite(spread.high)
     return (spread.low, spread.high) if finite else None
-
-
-def _with_parameters(finding: Finding, parameters: Mapping[str, Any]) -> Finding:
-    return replace(finding, parameters={**finding.parameters, **parameters})
 
 
 # One batch of rows, totalled: by group, and where it is asked for by stratum, by bucket of clusters, by proxy.

@@ -199,15 +199,11 @@ def adverse_impact(context: Context) -> list[PackTable]:
     return [_impact(context, sensitive) for sensitive in _columns_of(context)]
 
 
-def _threshold(context: Context) -> float | None:
-    return next(iter(context.thresholds.values()), None)
-
-
 def _impact(context: Context, sensitive: str) -> PackTable:
     groups, unknown = context.selected(sensitive), _unknown(context, sensitive)
     small = {group.group for group in groups if _share(group, groups, unknown) < SMALL_SHARE}
     reference = _reference(context, sensitive, groups, small)
-    limit = _threshold(context)
+    limit = next(iter(context.thresholds.values()), None)
     rows = tuple(_against(group, reference, limit, small=group.group in small) for group in groups)
     notes = [f"Compared with {reference.group}, {_why(context, sensitive)}."]
     if unknown:

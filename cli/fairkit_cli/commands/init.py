@@ -95,7 +95,7 @@ def _guided(data: str, roles: dict[str, Any], given: dict[str, str | None]) -> A
         key = question["key"]
         if (
             key in typed
-            or (key == "law" and _no_packs())
+            or (key == "law" and not _packs())
             or (key == "errors" and typed.get("labels") in ("past", "none"))
         ):
             continue
@@ -113,10 +113,6 @@ def _packs() -> dict[str, str]:
     from fairkit.plugins.finding import pack_plugins
 
     return {pack.name: "" for plugin in pack_plugins()[0] for pack in plugin.packs if "@" not in pack.name}
-
-
-def _no_packs() -> bool:
-    return not _packs()
 
 
 def _choose(asks: str, choices: Any, default: str | None = None, matters: str = "") -> str:

@@ -135,7 +135,7 @@ def _charts(report: Report, findings: Sequence[Finding]) -> Iterator[Chart]:
             return "ratio between groups; 1 is parity"
         if kind == "level":
             return "of the group that is worst off"
-        own_scale = _upper(finding) > _UNIT_SCALE
+        own_scale = max(finding.value or 0, finding.interval[1] if finding.interval else 0) > _UNIT_SCALE
         return (
             "difference, in the metric's own unit; 0 is parity"
             if own_scale
@@ -146,10 +146,6 @@ def _charts(report: Report, findings: Sequence[Finding]) -> Iterator[Chart]:
         rows = [forest_row(report, each) for each in chosen]
         table = findings_table(report, chosen, label)
         yield forest_chart(rows, label, f"Disparities: {label}", table, name="disparities")
-
-
-def _upper(finding: Finding) -> float:
-    return max(finding.value or 0, finding.interval[1] if finding.interval else 0)
 
 
 def forest_row(report: Report, finding: Finding) -> ForestRow:

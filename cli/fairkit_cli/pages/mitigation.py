@@ -71,7 +71,7 @@ def mitigation_page(result: MitigationResult) -> Page:
             Note("", on=On.SCREEN),
             search_section(result),
             Section(Span("Before and after", on=On.PAGE), change_parts(result.changes, names, after.confidence)),
-            _two_audits("Distributions of scores", _distances(result), result),
+            _two_audits("Distributions of scores", [pair for pair in _pairs(result) if pair[1].metric == _KS], result),
             _two_audits("Other findings", other_findings(result), result),
             _repeats(result),
             *(
@@ -171,11 +171,6 @@ def worse_told(result: MitigationResult, most: int = MOST_WORSE) -> str:
     ]
     rest = f"; and {len(worse) - most} more" if len(worse) > most else ""
     return f"WORSE (significant): {'; '.join(shown)}{rest}."
-
-
-def _distances(result: MitigationResult) -> list[tuple[Finding, Finding]]:
-    """Pair the distances of score distributions; they have intervals of their own, not paired ones."""
-    return [pair for pair in _pairs(result) if pair[1].metric == _KS]
 
 
 def other_findings(result: MitigationResult) -> list[tuple[Finding, Finding]]:

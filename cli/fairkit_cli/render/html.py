@@ -57,11 +57,7 @@ def html_page(shown: Page) -> str:
 
 def html_parts(parts: Sequence[Part | None]) -> list[Markup]:
     """Return parts as markup, those that pages show."""
-    return [_part(part) for part in parts if part is not None and On.PAGE in part.on]
-
-
-def _part(part: Part) -> Markup:
-    return _WRITERS[type(part)](part)
+    return [_WRITERS[type(part)](part) for part in parts if part is not None and On.PAGE in part.on]
 
 
 def _listing(part: Listing) -> Markup:

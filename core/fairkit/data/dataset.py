@@ -292,7 +292,7 @@ class Dataset:
             label = as_numpy(column)
             labelled = labelled_rows(used, self.roles) if partial and self.profile.unlabelled else None
             if self.roles.favorable is not None:
-                favorable = equal_cells(column, self._favorable_cell())
+                favorable = equal_cells(column, value_among(self.profile.label_values, self.roles.favorable))
         weights = None if self.roles.weights is None else cells(used, self.roles.weights).astype(float)
         rows = start + (np.arange(len(keep)) if keep.all() else np.flatnonzero(keep))
         batch = Batch(
@@ -331,7 +331,3 @@ class Dataset:
                 )
             chance = chance.astype(np.float64)
         return replace(batch, drawn=drawn, chance=chance)
-
-    def _favorable_cell(self) -> Any:
-        """The label's value, in the column's own type, that means favorable."""
-        return value_among(self.profile.label_values, self.roles.favorable)

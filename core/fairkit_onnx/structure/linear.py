@@ -187,7 +187,7 @@ def _followed(
         if not moving and not settled & set(named):
             continue  # constants
         alone = len(moving) == 1 and not settled & set(named)
-        if alone and (node.op_type in ARRANGES or _is_float_cast(node)):
+        if alone and (node.op_type in ARRANGES or (node.op_type == "Cast" and attributes_of(node)["to"] in _FLOATS)):
             raw[node.output[0]] = raw[moving[0]]
             continue
         settled |= set(node.output)
@@ -207,10 +207,6 @@ def _followed(
     return GroupPart(
         feeds=feeds, listed=frozenset(listed), conditions=tuple(conditions), tensors=tuple(dict.fromkeys(tensors))
     )
-
-
-def _is_float_cast(node: onnx.NodeProto) -> bool:
-    return node.op_type == "Cast" and attributes_of(node)["to"] in _FLOATS
 
 
 def group_thresholds(

@@ -441,7 +441,7 @@ def _tree(predictor: Any, order: Sequence[int], kinds: dict[int, Categories], *,
         known = range(sum(not absent(value) for value in kind.values))
         left = predictor.raw_left_cat_bitsets[int(node["bitset_idx"])]
         # whatever equals no code of the chain, NaN among it, goes to the side of missing values
-        codes = [code for code in known if _has(left, code) != missing_left]
+        codes = [code for code in known if bool((int(left[code // 32]) >> (code % 32)) & 1) != missing_left]
         tree.extend(Node("LEAF") for _ in codes)
         ends = {True: int(node["left"]), False: int(node["right"])}
         if not codes:
@@ -454,10 +454,6 @@ def _tree(predictor: Any, order: Sequence[int], kinds: dict[int, Categories], *,
 
     add(0)
     return tree
-
-
-def _has(bitset: Any, code: int) -> bool:
-    return bool((int(bitset[code // 32]) >> (code % 32)) & 1)
 
 
 def link_of(model: Any) -> str:

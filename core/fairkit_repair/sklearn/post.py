@@ -186,7 +186,7 @@ class _PostEstimator(Face):
 
 def frame_columns(X: Any) -> dict[str, NDArray[Any]]:
     """Return the raw columns of a data frame, ``x0``, ``x1``, ... of a matrix, ``text`` of texts, each of shape [n]."""
-    if _library(X) in ("polars", "pyarrow"):
+    if type(X).__module__.partition(".")[0] in ("polars", "pyarrow"):
         source = open_source(X, "X")
         return {name: _whole(source, name) for name in source.columns}
     if hasattr(X, "columns"):
@@ -234,10 +234,6 @@ def group_codes(values: NDArray[Any]) -> tuple[tuple[str, ...], NDArray[np.int64
     texts = np.array([value_text(value) for value in values.tolist()])
     distinct, codes = np.unique(texts, return_inverse=True)
     return tuple(distinct.tolist()), codes.astype(np.int64)
-
-
-def _library(values: Any) -> str:
-    return type(values).__module__.partition(".")[0]
 
 
 def _whole(source: Source, name: str) -> NDArray[Any]:
