@@ -325,13 +325,13 @@ def _density(x: Array) -> Array:
     return np.asarray(np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi))
 
 
-def turning_odds(keeps: Callable[[float], bool], most: float = 1e3) -> float | None:
+def turning_odds(keeps: Callable[[float], bool]) -> float | None:
     """Return the smallest Γ from which a statement no longer holds, by bisection; None where it never does."""
     if not keeps(1.0):
         return None
-    if keeps(most):
+    if keeps(1e3):
         return math.inf
-    low, high = 0.0, math.log(most)
+    low, high = 0.0, math.log(1e3)
     for _ in range(40):
         middle = (low + high) / 2
         low, high = (middle, high) if keeps(math.exp(middle)) else (low, middle)

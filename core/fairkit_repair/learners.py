@@ -338,12 +338,12 @@ SMALL = 2_000_000
 """Products of fewer numbers than this are done sooner by one thread than shared out."""
 
 
-def device_for(name: str, *, extra: str) -> Any:
-    """Return the torch device: ``auto`` is a GPU where there is one; `extra` names what installs torch."""
+def device_for(name: str) -> Any:
+    """Return the torch device: ``auto`` is a GPU where there is one."""
     try:
         import torch
     except ImportError as error:
-        raise MissingExtraError("torch", extra) from error
+        raise MissingExtraError("torch", "sensei") from error
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and not torch.cuda.is_available():

@@ -164,12 +164,6 @@ class ModuleNetwork:
         return torch.zeros_like(leaf) if gradient is None else gradient
 
 
-def as_network(module: Any) -> DenseNetwork | ModuleNetwork:
-    """See a module as the search does: with hand-written derivatives where it is fully connected."""
-    layers = dense_layers(module)
-    return ModuleNetwork(module) if layers is None else DenseNetwork(layers)
-
-
 def dense_layers(module: Any) -> list[tuple[Tensor, Tensor, Activation]] | None:
     """Return the layers of a chain of linear layers, each with at most one known activation; else None.
 

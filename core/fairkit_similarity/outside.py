@@ -114,11 +114,9 @@ def search_outside(
     *,
     weights: Floats,
     start: tuple[Floats, Floats] | None = None,
-    free_steps: int = 10,
     steps: int = 40,
     rounds: int = 8,
     tolerance: float = 1e-3,
-    logits: bool = False,
 ) -> Outside:
     """Search rows' worst cases, and price them until the multiplier settles."""
     stay = np.zeros((1, len(x)))
@@ -126,7 +124,7 @@ def search_outside(
     costs = [stay] if start is None else [stay, start[1]]
     count = sum(len(part) for part in gains)
     moved: list[NDArray[Any]] = []
-    searches = _Searches(network, x, frame, epsilon, free_steps, logits)
+    searches = _Searches(network, x, frame, epsilon)
     _keep(searches.run(0.0, 0), gains, costs, moved)
     choice = best_plan(np.concatenate(gains), np.concatenate(costs), weights, epsilon)
     for _ in range(rounds if epsilon > 0.0 and len(frame.price) else 0):
@@ -151,13 +149,12 @@ def _keep(
 class _Searches:
     """Searches of the same rows, some rows at a time; each starts from what the last one found, too."""
 
-    def __init__(self, network: Network, x: Any, frame: Frame, epsilon: float, free_steps: int, logits: bool) -> None:
+    def __init__(self, network: Network, x: Any, frame: Frame, epsilon: float) -> None:
         import torch
 
         from fairkit_similarity.ascent import Origin
 
-        self.network, self.frame, self.epsilon, self.free_steps = network, frame, epsilon, free_steps
-        self.logits = logits
+        self.network, self.frame, self.epsilon = network, frame, epsilon
         self.parts = list(x.split(CHUNK))
         with torch.no_grad():
             self.origins = [Origin.of(network, rows) for rows in self.parts]
@@ -176,11 +173,11 @@ class _Searches:
                     self.network,
                     origin,
                     rows,
-                    Disparity(origin.outputs, output_directions(origin.outputs), logits=self.logits),
+                    Disparity(origin.outputs, output_directions(origin.outputs)),
                     self.frame,
                     multiplier=multiplier,
                     epsilon=self.epsilon,
-                    free_steps=self.free_steps,
+                    free_steps=10,
                     steps=steps,
                     start=self.last[number],
                 )

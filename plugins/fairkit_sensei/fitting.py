@@ -65,7 +65,7 @@ class Fitting:
     ) -> Fitting:
         """Check the table, and learn what is needed before the network is trained."""
         check_target(table)
-        device_for(parameters.device, extra="sensei")
+        device_for(parameters.device)
         settings, notes = _settings(table, parameters, metric)
         flips = []
         learned = parameters.fair_metric in ("face", "explore") and parameters.counterfactuals is None

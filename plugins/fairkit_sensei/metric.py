@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from fairkit_onnx.write.encode import Encoder
     from fairkit_sensei.counterfactuals import Flip
     from fairkit_similarity.encode import Floats
-    from fairkit_similarity.networks import Network
 
 
 KINDS = ("subspace", "face", "explore")
@@ -138,24 +137,6 @@ def shared_features(metric: FairMetric, table: Table) -> tuple[Encoder, Floats]:
 Tensor = Any
 
 
-class Stepper(Protocol):
-    """A network that learns: outputs with gradients in, changed parameters out."""
-
-    network: Network
-
-    def outputs(self, x: Tensor) -> Tensor:
-        """Return the outputs (n, K) of a training step; `step` follows."""
-
-    def step(self, up: Tensor) -> None:
-        """Descend along the gradient of <up, outputs> in the parameters."""
-
-    def state(self) -> Tensor:
-        """Return a copy of the parameters."""
-
-    def restore(self, state: Tensor) -> None:
-        """Put a copy back."""
-
-
 class DenseStepper:
     """A fully connected network whose parameters lie in one vector: one gradient, one Adam step, few calls.
 
@@ -183,22 +164,22 @@ class DenseStepper:
         self.optimizer = torch.optim.AdamW([self.theta], lr=rate, weight_decay=decay, fused=True)
 
     def outputs(self, x: Tensor) -> Tensor:
-        """See `Stepper`."""
+        """Return the outputs (n, K) of a training step; `step` follows."""
         self._x = x
         outputs, self._saved = self.network.tail(self.network.root(x))
         return outputs
 
     def step(self, up: Tensor) -> None:
-        """See `Stepper`."""
+        """Descend along the gradient of <up, outputs> in the parameters."""
         self.network.parameter_slopes(self._x, self._saved, up, self.slopes)
         self.optimizer.step()
 
     def state(self) -> Tensor:
-        """See `Stepper`."""
+        """Return a copy of the parameters."""
         return self.theta.clone()
 
     def restore(self, state: Tensor) -> None:
-        """See `Stepper`."""
+        """Put a copy back."""
         self.theta.copy_(state)
 
 
@@ -214,7 +195,7 @@ class ModuleStepper:
         )
 
     def outputs(self, x: Tensor) -> Tensor:
-        """See `Stepper`."""
+        """Return the outputs (n, K) of a training step; `step` follows."""
         import torch
 
         self.module.train()
@@ -224,17 +205,17 @@ class ModuleStepper:
         return self._outputs.detach()
 
     def step(self, up: Tensor) -> None:
-        """See `Stepper`."""
+        """Descend along the gradient of <up, outputs> in the parameters."""
         self.optimizer.zero_grad(set_to_none=True)
         self._outputs.backward(up)
         self.optimizer.step()
 
     def state(self) -> dict[str, Tensor]:
-        """See `Stepper`."""
+        """Return a copy of the parameters."""
         return {name: value.clone() for name, value in self.module.state_dict().items()}
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """See `Stepper`."""
+        """Put a copy back."""
         self.module.load_state_dict(state)
 
 

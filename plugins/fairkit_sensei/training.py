@@ -108,7 +108,7 @@ class _Run:
                 f"the fair metric is for {geometry.width} features, but there are {rows.x.shape[1]}: learn the "
                 "metric on the features that the network gets"
             )
-        device = device_for(settings.device, extra="sensei")
+        device = device_for(settings.device)
         module.to(device=device, dtype=torch.float32).eval()
         x = torch.as_tensor(rows.x, device=device)
         y = torch.as_tensor(rows.target.astype(np.float32 if regression else np.int64), device=device)

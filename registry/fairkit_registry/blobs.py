@@ -172,10 +172,10 @@ class BlobStore:
             if len(relative) != 3 or relative[0] != "sha256" or not is_digest(relative[1] + relative[2]):
                 yield path
 
-    def abandoned(self, *, older_than: float = _ABANDONED_SECONDS) -> Iterator[Path]:
+    def abandoned(self) -> Iterator[Path]:
         """Return temporary files that no living process can still be writing."""
         if self.temporary.is_dir():
-            limit = time.time() - older_than
+            limit = time.time() - _ABANDONED_SECONDS
             for path in sorted(self.temporary.iterdir()):
                 with suppress(OSError):
                     if path.stat().st_mtime < limit:

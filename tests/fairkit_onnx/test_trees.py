@@ -102,9 +102,9 @@ def test_forests_give_their_means(kind):
     X, y = sample()
     model = kind(n_estimators=7, max_depth=5, random_state=0).fit(X, y)
     classifier = kind is RandomForestClassifier
-    trees = sklearn_trees(model.estimators_, classifier=classifier, scale=1 / 7)
+    trees = sklearn_trees(model.estimators_, classifier=classifier)
     expected = model.predict_proba(X) if classifier else model.predict(X)[:, None]
-    np.testing.assert_allclose(in_graph(trees, X, base=(0.0,) * expected.shape[1]), expected, atol=1e-6)
+    np.testing.assert_allclose(in_graph(trees, X, base=(0.0,) * expected.shape[1]) / 7, expected, atol=1e-6)
 
 
 def test_one_tree_of_one_leaf():

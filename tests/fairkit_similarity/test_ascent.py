@@ -11,7 +11,7 @@ from tests.optional import LazyModule
 from fairkit.errors import DataError, ModelError
 from fairkit_similarity.ascent import Disparity, Frame, Origin, output_directions, worst_case
 from fairkit_similarity.metric import Geometry
-from fairkit_similarity.networks import DenseNetwork, Image, ModuleNetwork, as_network, check_module
+from fairkit_similarity.networks import DenseNetwork, Image, ModuleNetwork, check_module, dense_layers
 from fairkit_similarity.outside import best_plan, search_outside
 
 torch = LazyModule("torch")
@@ -23,6 +23,11 @@ def network(activation, widths=(5, 7, 6, 3), seed=0):
     for before, after in itertools.pairwise(widths):
         layers += [torch.nn.Linear(before, after), activation()]
     return torch.nn.Sequential(*layers[:-1]).double()
+
+
+def as_network(module):
+    layers = dense_layers(module)
+    return ModuleNetwork(module) if layers is None else DenseNetwork(layers)
 
 
 def people(n=200, d=5, seed=1):

@@ -373,7 +373,7 @@ def verify(
     A certificate that holds and says that the policy failed gives exit code 1, as an audit does. What a registry has
     revoked, `fairkit registry verify` heeds.
     """
-    from fairkit_cli.names import refuse_remote
+    from fairkit_cli.config import refuse_remote
     from fairkit_cli.registry.versions import load_keys
     from fairkit_cli.text.registry import code_of, lines, record
     from fairkit_registry.errors import CertificateError
@@ -434,8 +434,7 @@ def _write_page(page: Path, others: tuple[Any, ...], *, recompute: bool) -> None
 
 
 def _model_digest(model: str) -> str:
-    from fairkit_cli.config import load_config
-    from fairkit_cli.names import model_file
+    from fairkit_cli.config import load_config, model_file
     from fairkit_registry.blobs import hash_file
 
     return hash_file(model_file(model, load_config()))
@@ -492,8 +491,7 @@ def _recompute(
     endpoint: str | None,
     join: str | None,
 ) -> None:
-    from fairkit_cli.config import load_config
-    from fairkit_cli.names import model_file
+    from fairkit_cli.config import load_config, model_file
     from fairkit_cli.terminal.output import progress_bar
     from fairkit_registry.evidence.recompute import recompute
     from fairkit_registry.evidence.settings import SignedSettings
@@ -519,8 +517,7 @@ def _train_again(
     """Train a drawn tenth of the alternatives again, where the certificate is about a search for them."""
     from fairkit_alternatives.record import KEY, Alternatives
     from fairkit_alternatives.search import recheck
-    from fairkit_cli.config import load_config
-    from fairkit_cli.names import model_file
+    from fairkit_cli.config import load_config, model_file
     from fairkit_cli.terminal.output import progress_bar
     from fairkit_registry.errors import VerificationError
     from fairkit_registry.evidence.settings import SignedSettings

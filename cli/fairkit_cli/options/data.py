@@ -32,7 +32,6 @@ DATA = "Data"
 ENGINE = "Engine"
 MODEL = "Model"
 POLICY = "Policy"
-STATISTICS = "Statistics"
 OUTPUT = "Output"
 
 

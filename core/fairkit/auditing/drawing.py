@@ -39,13 +39,12 @@ class LabelPlan:
         return {"stage": self.stage, "rows": list(self.rows), "cells": cells, "design": dict(self.design)}
 
 
-def draw_labels(data: Dataset, budget: int, rules: Sequence[str], *, seed: int = 0, model: Any = None) -> LabelPlan:
+def draw_labels(data: Dataset, budget: int, rules: Sequence[str], *, seed: int = 0) -> LabelPlan:
     """Return the rows to label: the first stage, or the second where the data names a drawn list of the first.
 
-    `data`: A table with one sensitive column and predictions (or a `model`); with ``labelled`` of the first stage and
+    `data`: a table with one sensitive column and predictions; with ``labelled`` of the first stage and
     its outcomes, the second stage; `budget`: labels of both stages; `rules`: names of the disparities that the labels
-    are for; `seed`: of the draw, published before the outcomes are known; the second stage keeps the first one's;
-    `model`: what decides; None: the predictions that the data names.
+    are for; `seed`: of the draw, published before the outcomes are known; the second stage keeps the first one's.
     """
     check_rules(rules, budget)
     names = [split.name for split in data.roles.sensitive]
@@ -54,7 +53,7 @@ def draw_labels(data: Dataset, budget: int, rules: Sequence[str], *, seed: int =
             f"rows are drawn inside the groups of one sensitive column, and the data names {len(names)}; name one, "
             "or an intersection (sex+race)"
         )
-    pairs, yes, has_label = decided_pairs(data, model)
+    pairs, yes, has_label = decided_pairs(data)
     groups = data.group_names(names[0])
     size = 2 * len(groups)
     rows = np.bincount(pairs[pairs >= 0], minlength=size).reshape(-1, 2)
@@ -137,7 +136,7 @@ def redrawn(data: Dataset, model: Any = None) -> Dataset:
     return data.with_roles(replace(data.roles, labelled=Drawn(design, drawn.refused)))
 
 
-def exploration(data: Dataset, rule: str, confidence: float = 0.95, model: Any = None) -> list[tuple[int, float]]:
+def exploration(data: Dataset, rule: str) -> list[tuple[int, float]]:
     """Return the width of a rate's difference between groups where outcomes of so many refused of each group are seen.
 
     Outcomes of the selected stay as they are. The widest over several shares of favorable outcomes among the refused,
@@ -145,7 +144,7 @@ def exploration(data: Dataset, rule: str, confidence: float = 0.95, model: Any =
     """
     check_rules([rule], 1)
     metric = next(metric for metric in installed() if metric.name == rule_rate(rule))()
-    pairs, yes, has_label = decided_pairs(data, model)
+    pairs, yes, has_label = decided_pairs(data)
     groups = len(data.group_names(data.roles.sensitive[0].name))
     some = pairs >= 0
     group, decision = pairs[some] // 2, (pairs[some] % 2).astype(float)
@@ -162,7 +161,7 @@ def exploration(data: Dataset, rule: str, confidence: float = 0.95, model: Any =
             sums[:, 0, 0, 1] = sums[:, 0, 0, 3] = count
             sums[:, 0, 0, 2] = np.round(count * part * selected)
             made = few_label_estimate(metric, LabelTotals(sums), None, np.zeros(groups, dtype=bool))
-            spread = difference_between(made, confidence)
+            spread = difference_between(made, 0.95)
             widest = max(widest, spread.high - spread.low)
         widths.append((count, widest))
     return widths

@@ -185,10 +185,7 @@ def plain(value: Any) -> Any:
     return record_of(value) if is_dataclass(value) else value
 
 
-def read_record(cls: type[T], record: Mapping[str, Any], required: Collection[str] = ()) -> T:
+def read_record(cls: type[T], record: Mapping[str, Any]) -> T:
     """Return a dataclass of what `record_of` wrote: lists are tuples, names that it does not have are passed over."""
-    absent = [name for name in required if name not in record]
-    if absent:
-        raise TypeError(f"{cls.__name__}: {', '.join(absent)} is not there")
     names = {field.name for field in fields(cls)}  # type: ignore[arg-type]
     return cls(**{key: tuple(v) if isinstance(v, list) else v for key, v in record.items() if key in names})

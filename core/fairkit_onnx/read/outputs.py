@@ -427,14 +427,12 @@ MIXTURE_KEY = "fairkit.mixture"
 """The metadata entry with the weights: ``{"weights": [...]}``."""
 
 
-def add_member_outputs(
-    graph: GraphBuilder, scores: str, weights: Sequence[float], task: Task, *, threshold: float = 0.5
-) -> None:
+def add_member_outputs(graph: GraphBuilder, scores: str, weights: Sequence[float], task: Task) -> None:
     """Declare the outputs of a model that draws the member whose prediction a row gets.
 
     Regression: ``score`` is the prediction of member k, where u in [0, 1) falls into the k-th of intervals
     as long as the weights. Binary: the same with the members of each row in the order of their predictions,
-    the largest first, so that ``decision``, which is whether the drawn prediction reaches the threshold, is
+    the largest first, so that ``decision``, which is whether the drawn prediction reaches 1/2, is
     ``u < decision_probability``.
     """
     shares = check_weights(weights)
@@ -445,7 +443,7 @@ def add_member_outputs(
         graph.output("score", _pick(graph, scores, ends, u, len(shares) - 1))
         return
     ranked, order = graph.nodes("TopK", [scores, graph.constant([len(shares)], np.int64)], 2, axis=1)
-    reached = graph.node("GreaterOrEqual", [ranked, threshold])
+    reached = graph.node("GreaterOrEqual", [ranked, 0.5])
     columns = graph.constant(shares)
     # one rounding for both: the sums that u is compared with and the chance are the same numbers
     sums = graph.node("CumSum", [graph.node("Gather", [columns, order]), graph.constant(1, np.int64)])

@@ -69,7 +69,8 @@ class Runner:
         They follow from the model's digest, so that whoever wrote the file could not know them.
         """
         if len(self._draws) < rows:
-            self._draws = digest_generator(self.model.sha256).random(rows, dtype=np.float32)
+            # draws follow from the file's digest
+            self._draws = np.random.default_rng([int(self.model.sha256[:16], 16)]).random(rows, dtype=np.float32)
         return self._draws[:rows]
 
     def drawn(self, values: Mapping[str, Any], settled: reading.Reading) -> NDArray[np.float64] | None:
@@ -109,11 +110,6 @@ class Runner:
                 f"{self.model.name} does not score as it says: on {wrong:,} of {len(score):,} rows the output "
                 f"{reading.SCORE!r} is not that of the member which its weights and the draw choose"
             )
-
-
-def digest_generator(sha256: str, salt: str = "") -> np.random.Generator:
-    """Return a generator that follows from a file's digest."""
-    return np.random.default_rng([int(sha256[:16], 16), *salt.encode()])
 
 
 # The model as it is served: rows are scored again in other batches, orders, numbers of threads, and unoptimised.

@@ -216,17 +216,17 @@ def checked(model: onnx.ModelProto, what: str) -> onnx.ModelProto:
 # Randomized models as one graph: members with weights in, score, decision probability and decision out.
 
 
-def add_mixture_outputs(graph: GraphBuilder, scores: str, weights: Sequence[float], *, threshold: float = 0.5) -> None:
+def add_mixture_outputs(graph: GraphBuilder, scores: str, weights: Sequence[float]) -> None:
     """Declare the outputs of a binary model that draws one of its members for every decision.
 
     With members' scores s_k and weights w_k: ``score = sum w_k s_k``, ``decision_probability = sum of w_k
-    over the members with s_k >= threshold``, ``decision = u < decision_probability`` for the input ``u``
+    over the members with s_k >= 1/2``, ``decision = u < decision_probability`` for the input ``u``
     in [0, 1), which whoever deploys the model draws.
     """
     shares = check_weights(weights)
     column = graph.constant(shares.reshape(-1, 1))
     graph.output("score", graph.node("MatMul", [scores, column]))
-    favorable = graph.node("GreaterOrEqual", [scores, threshold])
+    favorable = graph.node("GreaterOrEqual", [scores, 0.5])
     chance = graph.node("MatMul", [graph.node("Cast", [favorable], to=1), column])
     add_decision(graph, graph.node("Min", [chance, 1.0]))
 
@@ -250,11 +250,9 @@ def add_prefix_sums(graph: GraphBuilder, parts: str, count: int) -> str:
     return graph.node("MatMul", [parts, graph.constant(np.triu(np.ones((count, count))))])
 
 
-def mixture_chance(
-    scores: NDArray[np.float64], weights: Sequence[float], *, threshold: float = 0.5
-) -> NDArray[np.float64]:
+def mixture_chance(scores: NDArray[np.float64], weights: Sequence[float]) -> NDArray[np.float64]:
     """Return the decision probability in memory, shape [n], from members' scores [n, k]."""
-    chance: NDArray[np.float64] = (scores >= threshold) @ check_weights(weights)
+    chance: NDArray[np.float64] = (scores >= 0.5) @ check_weights(weights)
     return np.minimum(chance, 1.0)
 
 

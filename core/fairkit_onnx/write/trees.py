@@ -145,23 +145,23 @@ def _xgboost_tree(record: dict[str, Any]) -> Tree:
     return tree
 
 
-def sklearn_trees(estimators: Iterable[Any], *, classifier: bool, scale: float = 1.0) -> list[Tree]:
+def sklearn_trees(estimators: Iterable[Any], *, classifier: bool) -> list[Tree]:
     """Read scikit-learn decision trees.
 
     `estimators`: fitted ``DecisionTreeClassifier`` or ``DecisionTreeRegressor``; `classifier`: leaves hold the share of
-    every class; else the value; `scale`: multiplies the leaves: 1 / (number of trees) for a forest.
+    every class; else the value.
     """
-    return [_sklearn_tree(estimator.tree_, classifier, scale) for estimator in estimators]
+    return [_sklearn_tree(estimator.tree_, classifier) for estimator in estimators]
 
 
-def _sklearn_tree(tree: Any, classifier: bool, scale: float) -> Tree:
+def _sklearn_tree(tree: Any, classifier: bool) -> Tree:
     nodes: Tree = []
     missing = getattr(tree, "missing_go_to_left", np.zeros(tree.node_count, dtype=bool))
     for number in range(tree.node_count):
         if tree.children_left[number] == -1:
             values = tree.value[number][0]
             shares = values / values.sum() if classifier else values
-            nodes.append(Node("LEAF", weights=tuple(float(share) * scale for share in shares)))
+            nodes.append(Node("LEAF", weights=tuple(map(float, shares))))
         else:
             nodes.append(
                 Node(

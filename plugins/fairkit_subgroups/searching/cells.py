@@ -307,11 +307,6 @@ class Family:
                 at = layout.stop
         return tuple(layouts)
 
-    @property
-    def conjunctions(self) -> int:
-        """How many groups there are, small ones too."""
-        return sum(len(p.runs[0]) * len(p.runs[1]) * len(p.runs[2]) for p in self.places)
-
     def laid_out(self, tables: NDArray[Any]) -> Array:
         """Put the tables of all `places` one after another: those of one and two columns are sums of others."""
         sizes = self.sizes.tolist()

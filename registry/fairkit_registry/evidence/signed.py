@@ -338,17 +338,10 @@ class SignedTable(Signed):
 
 
 def sign_table(
-    name: str,
-    sha256: str,
-    rows: int,
-    columns: Sequence[str],
-    secrets: Sequence[Signer],
-    *,
-    purpose: str = "",
-    signed_at: datetime | None = None,
+    name: str, sha256: str, rows: int, columns: Sequence[str], secrets: Sequence[Signer], *, purpose: str = ""
 ) -> bytes:
     """Sign a statement about a table."""
-    at = time_text(signed_at or datetime.now(UTC))
+    at = time_text(datetime.now(UTC))
     predicate = {"rows": rows, "columns": list(columns), "purpose": purpose, "signedAt": at}
     return SignedTable.sign(name, sha256, predicate, secrets)
 
