@@ -13,8 +13,17 @@ import typer
 
 from fairkit.errors import DataError, FairkitError, ParameterError
 from fairkit_cli import options as opt
-from fairkit_cli.packs import PackName, ToolScores, asked_by, counted_above_the_median
-from fairkit_cli.terminal.output import exit_code, finished, print_as, print_json, say, write
+from fairkit_cli.packs import PackName, Subject, ToolScores, asked_by, counted_above_the_median
+from fairkit_cli.terminal.output import (
+    exit_code,
+    finished,
+    load_signers,
+    print_as,
+    print_json,
+    progress_bar,
+    say,
+    write,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +31,6 @@ if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
     from fairkit.data.source import Source
     from fairkit_cli.config import Config
-    from fairkit_cli.packs import Subject
     from fairkit_registry.evidence.certificate import Certificate, Verification
     from fairkit_registry.evidence.settings import SignedSettings
     from fairkit_registry.evidence.signers import Signer
@@ -111,7 +119,6 @@ def certify(
     from fairkit.support.files import check_writable, write_atomic
     from fairkit_cli.config import load_announced
     from fairkit_cli.packs import Subject, chosen
-    from fairkit_cli.terminal.output import load_signers, progress_bar
     from fairkit_registry.evidence.recompute import certify as run
     from fairkit_registry.evidence.settings import SignedSettings
     from fairkit_registry.evidence.signed import SignedTable, named
@@ -202,7 +209,6 @@ def lock(
     """
     from fairkit.support.files import check_writable, write_atomic
     from fairkit_cli.config import load_announced
-    from fairkit_cli.terminal.output import load_signers
     from fairkit_registry.evidence.settings import SignedSettings
     from fairkit_registry.evidence.signed import PolicyLock, sign_lock
 
@@ -280,7 +286,6 @@ def of_requests(columns: opt.DataOptions) -> Subject | None:
     """Return the subject of a table of `fairkit ask --requests`, which has no answers yet; else None."""
     from fairkit.data.roles import PredictionRoles
     from fairkit.data.task import carried_by
-    from fairkit_cli.packs import Subject
 
     if columns.data is None or not carried_by(columns.data):
         return None
@@ -494,7 +499,6 @@ def _recompute(
 ) -> None:
     from fairkit_cli.config import load_config
     from fairkit_cli.names import model_file
-    from fairkit_cli.terminal.output import progress_bar
     from fairkit_registry.evidence.recompute import recompute
     from fairkit_registry.evidence.settings import SignedSettings
 
@@ -521,7 +525,6 @@ def _train_again(
     from fairkit_alternatives.search import recheck
     from fairkit_cli.config import load_config
     from fairkit_cli.names import model_file
-    from fairkit_cli.terminal.output import progress_bar
     from fairkit_registry.errors import VerificationError
     from fairkit_registry.evidence.settings import SignedSettings
 

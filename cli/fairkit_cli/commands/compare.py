@@ -12,7 +12,7 @@ from fairkit.results.policy import told_apart
 from fairkit_cli import options as opt
 from fairkit_cli.commands.compared import is_report, of_reports, of_tables, own_features, own_thresholds
 from fairkit_cli.formats import text_of
-from fairkit_cli.terminal.output import exit_code, record_text, write
+from fairkit_cli.terminal.output import exit_code, progress_bar, record_text, write
 
 
 @opt.expanded
@@ -76,7 +76,6 @@ def compare(
     from fairkit_cli.commands.audit import drawing
     from fairkit_cli.config import load_announced
     from fairkit_cli.packs import load_model
-    from fairkit_cli.terminal.output import progress_bar
     from fairkit_comparing.run import compare as run
 
     if output is not None:
