@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
-from fairkit_subgroups.searching import bootstrap
+from fairkit_subgroups.searching import local_search as bootstrap
 from fairkit_subgroups.searching.cells import Family, Tallies, make_cells, tally_column
 from fairkit_subgroups.searching.local_search import Search, Surest
 from fairkit_subgroups.searching.measures import MEASURES, limits, values_of, width_of

@@ -13,7 +13,7 @@ from fairkit.errors import ConfigError, ParameterError, did_you_mean
 from fairkit.support.files import read_small
 from fairkit.support.lazy_dataclass import dataclass, replace
 from fairkit_cli import options as opt
-from fairkit_cli.names import model_file
+from fairkit_cli.config import model_file
 from fairkit_cli.terminal.output import say
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.intervals import Spread, ratio_limits, spread_difference, spread_ratio, two_sided
+from fairkit.intervals import Spread, outermost, ratio_limits, spread_difference, spread_ratio, two_sided
 from fairkit.limits import FEW, chi_square_tail, clopper_pearson, share_limits, wilson
 from fairkit.metrics import Estimate, Metric, Rate
 from fairkit.support.lazy_dataclass import dataclass, replace
@@ -416,8 +416,8 @@ def difference_between(estimate: Estimate, confidence: float) -> Spread:
     if not estimate.bounded:
         return spread_difference(estimate.values, estimate.limits, confidence)
     low, high = estimate.limits(two_sided(confidence))
-    a, b = np.nonzero(~np.eye(len(low), dtype=bool))
-    least, most = float(max((low[a] - high[b]).max(), 0.0)), float((high[a] - low[b]).max())
+    (a, b), (c, d) = outermost(low, high), outermost(high, low)
+    least, most = float(max((low[a] - high[b]).max(), 0.0)), float((high[c] - low[d]).max())
     return Spread((least + most) / 2, least, most)
 
 
@@ -426,10 +426,10 @@ def ratio_between(estimate: Estimate, confidence: float) -> Spread:
     if not estimate.bounded:
         return spread_ratio(estimate.values, estimate.limits, confidence)
     low, high = estimate.limits(two_sided(confidence))
-    a, b = np.nonzero(~np.eye(len(low), dtype=bool))
+    (a, b), (c, d) = outermost(-low, -high), outermost(-high, -low)
     with np.errstate(divide="ignore", invalid="ignore"):
-        least, most = np.nanmin(low[a] / high[b]), min(float(np.nanmin(high[a] / low[b])), 1.0)
-    return Spread((float(least) + most) / 2, float(least), most)
+        least, most = float(np.nanmin(low[a] / high[b])), float(np.fmin.reduce(high[c] / low[d], initial=1.0))
+    return Spread((least + most) / 2, least, most)
 
 
 def metric_inside(metric: Metric) -> Metric:

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairkit.limits import clopper_pearson, selected_quantile, share_limits, student, wilson
+from fairkit.limits import BLOCK, all_pairs, clopper_pearson, largest, selected_quantile, share_limits, student, wilson
 from fairkit.support.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -67,7 +67,6 @@ __all__ = [
 
 _NORMAL = NormalDist()
 MANY, _EVEN = 4, 0.7
-_BLOCK = 64
 
 
 def two_sided(confidence: float) -> float:
@@ -209,20 +208,15 @@ def pairwise(
     values: Array, limits: Limits, z: float, correlation: Array | None = None, pairs: Pairs | None = None
 ) -> tuple[Array, Array, Array]:
     """Return |difference|, its lower and its upper limit for every pair of groups, or for some: each [..., pairs]."""
-    a, b = _pairs(values.shape[-1]) if pairs is None else pairs
+    a, b = all_pairs(values.shape[-1]) if pairs is None else pairs
     difference = values[..., a] - values[..., b]
     low, high = difference_limits(values, limits, z, a, b, correlation)
     return np.abs(difference), np.maximum(np.maximum(low, -high), 0), np.maximum(high, -low)
 
 
-@functools.cache
-def _pairs(groups: int) -> Pairs:
-    return np.triu_indices(groups, 1)
-
-
 def reach(values: Array, limits: Limits, z: float, end: int, correlation: Array | None = None) -> Array:
     """Return for each group a bound on what `pairwise` has for its pairs, [G]: `end` 0, 1 or 2 as its three results."""
-    if len(values) <= _BLOCK:  # `largest` looks at all pairs of so few
+    if len(values) <= BLOCK:  # `largest` looks at all pairs of so few
         return np.full(len(values), np.inf)
     low, high = limits(z)
     top, bottom = {0: (values, values), 2: (high, low)}.get(end) or _half_way(values, low, high, correlation)
@@ -244,22 +238,27 @@ def _half_way(values: Array, low: Array, high: Array, correlation: Array | None)
     return values + math.sqrt(0.5) * (low - values), values + math.sqrt(0.5) * (high - values)
 
 
-def largest(bounds: Array, of: Callable[[Pairs], Array]) -> float:
-    """Return the largest number of a pair of groups, where no pair with group g has a larger one than bounds[g], [G].
+def outermost(first: Array, second: Array) -> Pairs:
+    """Return ordered pairs of different groups, at most four, one of which has the largest first[a] - second[b]."""
+    a, b = np.repeat(np.argsort(-first)[:2], 2), np.tile(np.argsort(second)[:2], 2)
+    return a[a != b], b[a != b]
 
-    The groups are taken in the order of their bounds, each with all before it, until no further one can matter.
-    """
-    if len(bounds) <= _BLOCK:
-        return float(of(_pairs(len(bounds))).max(initial=-np.inf))
-    bounds = np.where(np.isnan(bounds), np.inf, bounds)
-    order, best = np.argsort(-bounds, kind="stable"), -math.inf
-    for start in range(0, len(order), _BLOCK):
-        if bounds[order[start]] <= best:
-            break
-        a, b = np.tril_indices(min(_BLOCK, len(order) - start), start - 1, len(order))
-        a, b = order[start + a], order[b]
-        best = float(np.maximum(best, of((np.minimum(a, b), np.maximum(a, b))).max(initial=-np.inf)))
-    return best
+
+def largest_studentised(moved: Array, squares: Array, count: int = 32) -> Array:
+    """Return the largest |m_a - m_b| / √(e_a + e_b) of two groups for each row of m, e = `squares`, shapes [n, G]."""
+    with np.errstate(all="ignore"):
+        alone = np.nan_to_num(moved**2 / squares, nan=0.0, posinf=0.0)
+    count = min(count, moved.shape[1])
+    order = np.argpartition(-alone, count - 1, axis=1)
+    m, e = (np.take_along_axis(part, order[:, :count], axis=1) for part in (moved, squares))
+    a, b = all_pairs(count)
+    both = np.sqrt(e[:, a] + e[:, b])
+    best = (np.abs(m[:, a] - m[:, b]) / np.where(np.isfinite(both) & (both > 0), both, np.inf)).max(axis=1)
+    if count < moved.shape[1]:  # (m_a - m_b)² / (e_a + e_b) ≤ m_a² / e_a + m_b² / e_b
+        most = alone.max(axis=1) + np.take_along_axis(alone, order[:, count:], axis=1).max(axis=1)
+        again = np.flatnonzero(most > best**2 * (1 - NOISE))
+        best[again] = largest_studentised(moved[again], squares[again], 4 * count) if len(again) else 0.0
+    return np.asarray(best)
 
 
 def _largest_difference(values: Array, limits: Limits, z: float, end: int, correlation: Array | None = None) -> float:

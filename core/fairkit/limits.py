@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array = NDArray[np.float64]
+    Pairs = tuple[NDArray[np.intp], NDArray[np.intp]]
 
 
 # Limits of a share: Wilson's where counts allow it, exact ones where they do not, and both under weights.
@@ -386,3 +387,31 @@ def _fraction(a: float, x: float) -> float:
         if abs(c * d - 1) < 1e-16:
             break
     return result
+
+
+BLOCK = 64
+"""All pairs of so few groups are looked at at once."""
+
+
+@functools.cache
+def all_pairs(groups: int) -> Pairs:
+    """Return all pairs of groups, the first one before the second."""
+    return np.triu_indices(groups, 1)
+
+
+def largest(bounds: Array, of: Callable[[Pairs], Array]) -> float:
+    """Return the largest number of a pair of groups, where no pair with group g has a larger one than bounds[g], [G].
+
+    The groups are taken in the order of their bounds, each with all before it, until no further one can matter.
+    """
+    if len(bounds) <= BLOCK:
+        return float(of(all_pairs(len(bounds))).max(initial=-np.inf))
+    bounds = np.where(np.isnan(bounds), np.inf, bounds)
+    order, best = np.argsort(-bounds, kind="stable"), -math.inf
+    for start in range(0, len(order), BLOCK):
+        if bounds[order[start]] <= best:
+            break
+        a, b = np.tril_indices(min(BLOCK, len(order) - start), start - 1, len(order))
+        a, b = order[start + a], order[b]
+        best = float(np.maximum(best, of((np.minimum(a, b), np.maximum(a, b))).max(initial=-np.inf)))
+    return best

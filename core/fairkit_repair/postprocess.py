@@ -170,8 +170,8 @@ class PostProcessor(Mitigator):
 
         base = BaseModel(model, table, self.model_options())
         scored = None if validation is None else (base.scores(validation.columns), validation)
-        scores = base.scores(table.columns)
-        objective = run.objective.on(base.decisions(table.columns), scores, table.row_weights())
+        scores, decisions = base.answers(table.columns)
+        objective = run.objective.on(decisions, scores, table.row_weights())
         return self._on(base, scores, table, dataclasses.replace(run, objective=objective), scored)
 
     def fit_scores(self, scores: NDArray[np.float64], table: Table, run: Run, model: OnnxModel) -> RuleModel:

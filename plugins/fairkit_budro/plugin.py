@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.data.task import Task
-    from fairkit_budro.boosting import BoostingRows, Trained
+    from fairkit_budro.boosting import BoostingRows, GapWatch, Trained
     from fairkit_budro.plans import Fixed, Geometry, Plan
-    from fairkit_budro.watching import GapWatch
     from fairkit_onnx.file import OnnxModel
     from fairkit_onnx.write.encode import Encoder
     from fairkit_similarity.metric import FairMetric
@@ -228,8 +227,8 @@ class BuDRO(Mitigator):
         return plans.ExactPlan(problem, chosen.exact_every)
 
     def _watch(self, validation: Table, geometry: Geometry, encoder: Encoder, run: Run) -> GapWatch:
+        from fairkit_budro.boosting import GapWatch
         from fairkit_budro.plans import raw_columns
-        from fairkit_budro.watching import GapWatch
 
         return GapWatch(
             matrix=encoder.transform(validation.columns),

@@ -17,7 +17,7 @@ import numpy as np
 
 from fairkit.errors import ModelError, ParameterError
 from fairkit.progress import Progress, no_progress
-from fairkit_correspondence.client import LONGEST_PAUSE, Client, Reply, refuse
+from fairkit_correspondence.client import LONGEST_PAUSE, BudgetError, Client, Reply, Store, refuse
 from fairkit_correspondence.findings import shift_of
 from fairkit_correspondence.requests import (
     Reading,
@@ -28,7 +28,6 @@ from fairkit_correspondence.requests import (
     read_reply,
     requests_of,
 )
-from fairkit_correspondence.store import BudgetError, Store
 
 if TYPE_CHECKING:
     import pyarrow as pa

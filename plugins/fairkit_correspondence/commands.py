@@ -73,10 +73,10 @@ def plan(
 def bill_record(plan: Plan) -> dict[str, Any]:
     """Return what a plan costs and what it will be able to see."""
     from fairkit_correspondence.asking import bill
+    from fairkit_correspondence.client import confidence_at
     from fairkit_correspondence.lists import balance
     from fairkit_correspondence.planning import Size, Spread, documents_needed, forecast
     from fairkit_correspondence.requests import requests_of
-    from fairkit_correspondence.store import confidence_at
 
     asking, together, groups = plan.asking, max(plan.question.list_size, 1), balance(plan.names)
     size = Size(
@@ -180,9 +180,8 @@ def run(
     from fairkit.results.rendering import format_of
     from fairkit.support.files import check_writable
     from fairkit_correspondence.asking import Asker
-    from fairkit_correspondence.client import Client, Server
+    from fairkit_correspondence.client import Client, Server, Store
     from fairkit_correspondence.plan import read_plan
-    from fairkit_correspondence.store import Store
 
     for copy in save or ():
         format_of(copy)

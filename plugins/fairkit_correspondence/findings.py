@@ -15,9 +15,9 @@ from fairkit.intervals import clopper_pearson, student, two_sided
 from fairkit.results.findings import Finding, GroupValue, StratumValue
 from fairkit.support.lazy_dataclass import asdict, dataclass
 from fairkit_correspondence.answers import OUTCOMES, Answers, Parameters, cost_of, digest_of, recorded_values
+from fairkit_correspondence.client import confidence_at
 from fairkit_correspondence.planning import ENOUGH_DOCUMENTS, ENOUGH_NAMES, PLANNED_NAMES, Parts, Spread, limits, parts
 from fairkit_correspondence.requests import requests_digest
-from fairkit_correspondence.store import confidence_at
 
 if TYPE_CHECKING:
     import pyarrow as pa

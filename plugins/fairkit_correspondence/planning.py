@@ -21,7 +21,7 @@ from fairkit.errors import ParameterError
 from fairkit.intervals import clopper_pearson, student, two_sided
 from fairkit.planning.results import two_digits
 from fairkit.support.lazy_dataclass import dataclass, replace
-from fairkit_correspondence.store import bisected
+from fairkit_correspondence.client import bisected
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

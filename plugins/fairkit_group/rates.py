@@ -10,7 +10,7 @@ import numpy as np
 
 from fairkit.data.hashing import BUCKETS
 from fairkit.data.roles import MISSING_GROUP
-from fairkit.intervals import own_quantile
+from fairkit.intervals import outermost, own_quantile
 from fairkit.metrics import CONFUSION, Estimate, Headline, Metric, Rate, Term
 from fairkit.results.findings import GroupValue
 from fairkit.statistics import ScoreTable
@@ -477,26 +477,19 @@ def _joint(metric: str, boxes: Mapping[str, Box]) -> tuple[float, float] | None:
     return low, high
 
 
-def _pairs(first: Array, second: Array) -> tuple[Array, Array]:
-    """Return first[a] and second[b] for every ordered pair of different groups."""
-    a, b = np.nonzero(~np.eye(len(first), dtype=bool))
-    return first[a], second[b]
-
-
 def _difference(box: Box) -> tuple[float, float]:
     if len(box.low) < 2:
         return 0.0, 0.0
-    top, bottom = _pairs(box.high, box.low)
-    sure, most = _pairs(box.low, box.high)
-    return float(max((sure - most).max(), 0.0)), float((top - bottom).max())
+    (a, b), (c, d) = outermost(box.low, box.high), outermost(box.high, box.low)
+    return float(max((box.low[a] - box.high[b]).max(), 0.0)), float((box.high[c] - box.low[d]).max())
 
 
 def _ratio(box: Box) -> tuple[float, float]:
     if len(box.low) < 2:
         return 1.0, 1.0
+    (a, b), (c, d) = outermost(-box.low, -box.high), outermost(-box.high, -box.low)
     with np.errstate(divide="ignore", invalid="ignore"):
-        low = np.divide(*_pairs(box.low, box.high))
-        high = np.divide(*_pairs(box.high, box.low))
+        low, high = box.low[a] / box.high[b], box.high[c] / box.low[d]
     high = np.where(np.isfinite(high), high, 1.0)
     return float(np.nanmin(np.where(np.isfinite(low), low, 0.0))), float(min(high.min(), 1.0))
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.intervals import Spread, guarded, kolmogorov_quantile, pairwise_quantile, two_sided
+from fairkit.intervals import Spread, guarded, kolmogorov_quantile, largest_studentised, pairwise_quantile, two_sided
 from fairkit.metrics import Estimate
 from fairkit.statistics import ScoreTable
 from fairkit.support.lazy_dataclass import dataclass, replace
@@ -80,16 +80,13 @@ def _least_confidence(cells: Sums, rates: Sequence[Metric], rng: np.random.Gener
     pull = np.einsum("mgi,gij->mgj", slopes, root)
     error = (pull**2).sum(axis=2)  # [M, G]
     groups = error.shape[1]
-    a, b = np.triu_indices(groups, 1)
-    both = np.sqrt(error[:, a] + error[:, b])
-    usable = np.isfinite(both) & (both > 0)
-    both = np.where(usable, both, np.inf)
     quantiles = np.array([pairwise_quantile(groups, guarded(1 - tail)) for tail in _TAILS])
     confidences = []
     for start in range(0, DRAWS, _CHUNK):
         draws = rng.standard_normal((min(_CHUNK, DRAWS - start), groups, 4))
         moved = np.nan_to_num(np.einsum("mgj,rgj->rmg", pull, draws))
-        largest = (np.abs(moved[:, :, a] - moved[:, :, b]) / both).max(axis=(1, 2))
+        squares = np.broadcast_to(error, moved.shape).reshape(-1, groups)
+        largest = largest_studentised(moved.reshape(-1, groups), squares).reshape(len(draws), -1).max(axis=1)
         # the confidence whose pairwise quantile is the largest standardised difference
         confidences.append(1 - np.exp(np.interp(largest, quantiles, np.log(_TAILS))))
     return np.concatenate(confidences)

@@ -299,7 +299,7 @@ class Statement:
         if self.chosen.validate == "half":
             return wrong / TESTED / len(self.searches)
         if self.chosen.simultaneous == "bootstrap":
-            from fairkit_subgroups.searching.bootstrap import level
+            from fairkit_subgroups.searching.local_search import level
 
             search = self.searches[measure.name]
             return level(search, self._maxima[measure.name], wrong / len(self.searches))
@@ -344,7 +344,7 @@ class Statement:
     @functools.cached_property
     def _maxima(self) -> dict[str, NDArray[np.float64]]:
         """By metric: draws of the largest standardised difference."""
-        from fairkit_subgroups.searching.bootstrap import draws
+        from fairkit_subgroups.searching.local_search import draws
 
         sample, seed = self.people.kept, self.searched.seed
         return {name: draws(search, sample, seed) for name, search in self.searches.items()}

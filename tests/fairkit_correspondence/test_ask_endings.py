@@ -19,10 +19,9 @@ import pytest
 from fairkit.errors import DataError, ModelError, ParameterError
 from fairkit.sources.address import TOKEN, check_address, token_for, without_token
 from fairkit_correspondence.asking import Asker
-from fairkit_correspondence.client import Client, Server
+from fairkit_correspondence.client import Client, Server, Store
 from fairkit_correspondence.plan import read_plan
 from fairkit_correspondence.requests import requests_of
-from fairkit_correspondence.store import Store
 
 from .fake_server import Behaviour, FakeServer
 from .plans import write_plan

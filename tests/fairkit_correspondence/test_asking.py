@@ -15,10 +15,9 @@ import pytest
 from fairkit.errors import FairkitError, ModelError, ParameterError
 from fairkit_correspondence.asking import Asker, ask_again, bill
 from fairkit_correspondence.auditor import by_name
-from fairkit_correspondence.client import TOKEN, Client, Server
+from fairkit_correspondence.client import TOKEN, Client, Server, Store
 from fairkit_correspondence.plan import read_plan
 from fairkit_correspondence.requests import requests_of
-from fairkit_correspondence.store import Store
 
 from .fake_server import Behaviour, FakeServer
 from .plans import write_plan
@@ -269,7 +268,7 @@ from fairkit_correspondence.auditor import by_name
 from fairkit_correspondence.asking import Asker
 from fairkit_correspondence.client import Client, Server
 from fairkit_correspondence.plan import read_plan
-from fairkit_correspondence.store import Store
+from fairkit_correspondence.client import Store
 folder, url = Path(sys.argv[1]), sys.argv[2]
 plan = read_plan(folder / "plan.toml")
 with closing(Client(Server(url=url, model="m"))) as client:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from fairkit.errors import ParameterError
+from fairkit_correspondence.client import confidence_at, quantiles
 from fairkit_correspondence.planning import Cells, Size, Spread, documents_needed, forecast, limits, names_needed, parts
-from fairkit_correspondence.store import confidence_at, quantiles
 
 
 @pytest.mark.long

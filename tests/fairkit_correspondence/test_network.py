@@ -17,10 +17,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from fairkit_correspondence.asking import Asker
 from fairkit_correspondence.auditor import by_name
-from fairkit_correspondence.client import Client, Server
+from fairkit_correspondence.client import Client, Server, Store
 from fairkit_correspondence.plan import read_plan
 from fairkit_correspondence.requests import requests_of
-from fairkit_correspondence.store import Store
 
 from .fake_server import unit
 from .plans import write_plan

@@ -17,6 +17,8 @@ from fairkit.intervals import (
     guarded,
     kolmogorov_quantile,
     largest,
+    largest_studentised,
+    outermost,
     own_quantile,
     pairwise,
     pairwise_quantile,
@@ -29,6 +31,7 @@ from fairkit.intervals import (
     two_sided,
 )
 from fairkit.limits import selected_quantile
+from fairkit.results.robustness import _bound
 
 NORMAL = NormalDist()
 VALUES = np.array([0.32, 0.1, 0.27])
@@ -255,3 +258,43 @@ def test_of_many_groups_few_pairs_are_looked_at():
     assert largest(reach(values, limits, 2.0, 2), counted) == pairwise(values, limits, 2.0)[2].max()
     assert sum(asked) < 0.05 * 2_000 * 1_999 / 2
     assert math.isnan(largest(np.array([1.0, math.nan, 3.0]), lambda pairs: np.full(len(pairs[0]), math.nan)))
+
+
+@pytest.mark.parametrize("groups", [2, 5, 33, 200])
+def test_few_pairs_say_what_all_pairs_do(groups):
+    rng = np.random.default_rng(groups)
+    a, b = np.nonzero(~np.eye(groups, dtype=bool))
+    for _ in range(20):
+        low = np.round(rng.random(groups), 1)
+        high = np.round(low + rng.random(groups), 1)
+        few = outermost(low, high)
+        assert (low[few[0]] - high[few[1]]).max() == (low[a] - high[b]).max()
+        assert (few[0] != few[1]).all()
+        moved, squares = rng.standard_normal((9, groups)), rng.exponential(1, (9, groups)) * (rng.random(groups) < 0.9)
+        moved[:, squares[0] == 0] = 0
+        with np.errstate(all="ignore"):
+            every = np.nan_to_num(np.abs(moved[:, a] - moved[:, b]) / np.sqrt(squares[:, a] + squares[:, b]), nan=0.0)
+        assert (largest_studentised(moved, squares) == every.max(axis=1)).all()
+
+
+@pytest.mark.parametrize("groups", [2, 7, 90])
+@pytest.mark.parametrize("apart", [True, False])
+def test_rows_without_a_group_move_the_same_pair_as_among_all(groups, apart):
+    rng = np.random.default_rng([groups, apart])
+    over = rng.integers(5, 60, groups).astype(float)
+    counts = np.floor(over * rng.random(groups)) + 0.5
+    k, counting, others = 12, 9.0, 8.0
+    x = np.arange(k + 1.0)
+    up, down = np.minimum(x, counting), np.minimum(k - x, others)
+    if not apart:
+        up, down = np.minimum(k - x, counting), np.minimum(x, others)
+    raised, lowered = (counts[:, None] + up) / (over[:, None] + up), counts[:, None] / (over[:, None] + down)
+    pairs = [(a, b) for a in range(groups) for b in range(groups) if a != b]
+    if apart:
+        difference = max((raised[a] - lowered[b]).max() for a, b in pairs)
+        ratio = min((lowered[b] / raised[a]).min() for a, b in pairs)
+    else:
+        difference = max(0.0, *((lowered[a] - raised[b]).min() for a, b in pairs))
+        ratio = min(1.0, *((raised[b] / lowered[a]).max() for a, b in pairs))
+    found = [_bound(counts, over, counting, others, k, apart=apart, ratio=ratio) for ratio in (False, True)]
+    assert found == [difference, ratio]

@@ -117,7 +117,7 @@ def test_what_is_wrong_is_one_message(logged: Any, config: dict[str, Any], said:
 
 def test_names_of_metrics_are_those_that_trackers_take():
     from fairkit.results.findings import Finding
-    from fairkit_mlflow.configuration import name_of
+    from fairkit_mlflow.evaluator import name_of
 
     odd = Finding(auditor="group", metric="x", value=1.0, sensitive="sex+a/b<c>", parameters={"class": "é"})
     assert name_of(odd) == "fairkit/x/sex and a_b_c_/class _"

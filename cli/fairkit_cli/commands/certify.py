@@ -13,17 +13,8 @@ import typer
 
 from fairkit.errors import DataError, FairkitError, ParameterError
 from fairkit_cli import options as opt
-from fairkit_cli.packs import PackName, Subject, ToolScores, asked_by, counted_above_the_median
-from fairkit_cli.terminal.output import (
-    exit_code,
-    finished,
-    load_signers,
-    print_as,
-    print_json,
-    progress_bar,
-    say,
-    write,
-)
+from fairkit_cli.packs import PackName, ToolScores, asked_by, counted_above_the_median
+from fairkit_cli.terminal.output import exit_code, finished, print_as, print_json, say, write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +22,7 @@ if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
     from fairkit.data.source import Source
     from fairkit_cli.config import Config
+    from fairkit_cli.packs import Subject
     from fairkit_registry.evidence.certificate import Certificate, Verification
     from fairkit_registry.evidence.settings import SignedSettings
     from fairkit_registry.evidence.signers import Signer
@@ -119,6 +111,7 @@ def certify(
     from fairkit.support.files import check_writable, write_atomic
     from fairkit_cli.config import load_announced
     from fairkit_cli.packs import Subject, chosen
+    from fairkit_cli.terminal.output import load_signers, progress_bar
     from fairkit_registry.evidence.recompute import certify as run
     from fairkit_registry.evidence.settings import SignedSettings
     from fairkit_registry.evidence.signed import SignedTable, named
@@ -209,6 +202,7 @@ def lock(
     """
     from fairkit.support.files import check_writable, write_atomic
     from fairkit_cli.config import load_announced
+    from fairkit_cli.terminal.output import load_signers
     from fairkit_registry.evidence.settings import SignedSettings
     from fairkit_registry.evidence.signed import PolicyLock, sign_lock
 
@@ -286,6 +280,7 @@ def of_requests(columns: opt.DataOptions) -> Subject | None:
     """Return the subject of a table of `fairkit ask --requests`, which has no answers yet; else None."""
     from fairkit.data.roles import PredictionRoles
     from fairkit.data.task import carried_by
+    from fairkit_cli.packs import Subject
 
     if columns.data is None or not carried_by(columns.data):
         return None
@@ -378,7 +373,7 @@ def verify(
     A certificate that holds and says that the policy failed gives exit code 1, as an audit does. What a registry has
     revoked, `fairkit registry verify` heeds.
     """
-    from fairkit_cli.names import refuse_remote
+    from fairkit_cli.config import refuse_remote
     from fairkit_cli.registry.versions import load_keys
     from fairkit_cli.text.registry import code_of, lines, record
     from fairkit_registry.errors import CertificateError
@@ -439,8 +434,7 @@ def _write_page(page: Path, others: tuple[Any, ...], *, recompute: bool) -> None
 
 
 def _model_digest(model: str) -> str:
-    from fairkit_cli.config import load_config
-    from fairkit_cli.names import model_file
+    from fairkit_cli.config import load_config, model_file
     from fairkit_registry.blobs import hash_file
 
     return hash_file(model_file(model, load_config()))
@@ -497,8 +491,8 @@ def _recompute(
     endpoint: str | None,
     join: str | None,
 ) -> None:
-    from fairkit_cli.config import load_config
-    from fairkit_cli.names import model_file
+    from fairkit_cli.config import load_config, model_file
+    from fairkit_cli.terminal.output import progress_bar
     from fairkit_registry.evidence.recompute import recompute
     from fairkit_registry.evidence.settings import SignedSettings
 
@@ -523,8 +517,8 @@ def _train_again(
     """Train a drawn tenth of the alternatives again, where the certificate is about a search for them."""
     from fairkit_alternatives.record import KEY, Alternatives
     from fairkit_alternatives.search import recheck
-    from fairkit_cli.config import load_config
-    from fairkit_cli.names import model_file
+    from fairkit_cli.config import load_config, model_file
+    from fairkit_cli.terminal.output import progress_bar
     from fairkit_registry.errors import VerificationError
     from fairkit_registry.evidence.settings import SignedSettings
 

@@ -14,7 +14,7 @@ from fairkit_cli.pages.charts import ForestRow
 from fairkit_cli.pages.findings import disparity_section, findings_table, forest_chart, performance_section
 from fairkit_cli.pages.groups import condition_sections, group_sections
 from fairkit_cli.pages.individuals import AUDITOR as WHY
-from fairkit_cli.pages.individuals import bounded_auditors, individual_section, why_parts
+from fairkit_cli.pages.individuals import bounded_auditors, individual_section, subgroup_section, why_parts
 from fairkit_cli.pages.parts import (
     Cell,
     Chart,
@@ -40,7 +40,6 @@ from fairkit_cli.pages.parts import (
     words,
 )
 from fairkit_cli.pages.sheet import data_sheet, glossary, limits_section, matrix, metric_cell, term
-from fairkit_cli.pages.subgroups import subgroup_section
 from fairkit_cli.text.packs import (
     GAP,
     NOT_STATED,

@@ -220,7 +220,7 @@ def verify(
     Without --key the keys count that the model's aliases trust. NAME@ALIAS is also held against the
     alias's policy again.
     """
-    from fairkit_cli.names import refuse_remote
+    from fairkit_cli.config import refuse_remote
 
     refuse_remote(reference)
     if Path(reference).is_file():

@@ -11,7 +11,7 @@ import typer
 
 from fairkit.errors import FairkitError
 from fairkit_cli import options as opt
-from fairkit_cli.names import refuse_remote
+from fairkit_cli.config import refuse_remote
 from fairkit_cli.terminal.output import FAILED, echo, json_lines, print_as, print_json, put, say
 
 if TYPE_CHECKING:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from fairkit.limits import largest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,10 +40,10 @@ def rows_that_turn(rule: Rule, finding: Finding, interval: Interval) -> tuple[in
     rises = rule.upper == passes  # what turns a pass of an upper limit, and a failed lower one
     apart = rises != ratio
     reach = interval[1] - finding.value if rises else interval[0] - finding.value
-    bound = _ratio if ratio else _difference
 
     def turned(k: int) -> bool:
-        return rule.kept(bound(counts, over, counting, others, k, apart=apart) + reach) != passes
+        outermost = _bound(counts, over, counting, others, k, apart=apart, ratio=ratio)
+        return rule.kept(outermost + reach) != passes
 
     most = int(gone.rows)
     return (_least(turned, most), most) if turned(most) else None
@@ -56,30 +58,26 @@ def _least(turned: Callable[[int], bool], most: int) -> int:
     return high
 
 
-def _ends(
-    counts: Floats, over: Floats, counting: float, others: float, k: int, *, apart: bool
-) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return for every ordered pair and every way to share k rows the rates of the first and of the second group."""
-    a, b = np.nonzero(~np.eye(len(counts), dtype=bool))
+def _bound(counts: Floats, over: Floats, counting: float, others: float, k: int, *, apart: bool, ratio: bool) -> float:
+    """Return the largest difference, or smallest ratio, of two groups after k rows joined them, shared in any way."""
     x = np.unique(np.linspace(0, k, min(k, 1_000) + 1).astype(np.int64)).astype(np.float64)
     up, down = np.minimum(x, counting), np.minimum(k - x, others)
     if not apart:
         up, down = np.minimum(k - x, counting), np.minimum(x, others)
-    raised = (counts[:, None] + up) / (over[:, None] + up)
-    lowered = counts[:, None] / (over[:, None] + down)
-    return raised[a], lowered[b], lowered[a], raised[b]
+    # each group's rate with rows that count, and with rows that do not, by way: [G, ways]
+    ends = (counts[:, None] + up) / (over[:, None] + up), counts[:, None] / (over[:, None] + down)
+    first, second = ends if apart else ends[::-1]
+    over_ways = np.fmax if apart else np.fmin
 
+    def most(top: Floats, bottom: Floats) -> Floats:
+        least: Floats = over_ways.reduce(-bottom / top if ratio else top - bottom, axis=1)
+        return np.nan_to_num(least, nan=-np.inf)
 
-def _difference(counts: Floats, over: Floats, counting: float, others: float, k: int, *, apart: bool) -> float:
-    top, bottom, sure, most = _ends(counts, over, counting, others, k, apart=apart)
-    if apart:
-        return float((top - bottom).max())
-    return float(np.maximum((sure - most).min(axis=1), 0.0).max())
+    def of_pairs(pairs: tuple[Any, Any]) -> Floats:
+        parts = np.array_split(np.stack(pairs), -(-len(pairs[0]) // 1_000), axis=1)
+        return np.concatenate([np.fmax(most(first[a], second[b]), most(first[b], second[a])) for a, b in parts])
 
-
-def _ratio(counts: Floats, over: Floats, counting: float, others: float, k: int, *, apart: bool) -> float:
-    top, bottom, sure, most = _ends(counts, over, counting, others, k, apart=apart)
     with np.errstate(divide="ignore", invalid="ignore"):
-        if apart:
-            return float(np.nanmin(bottom / top))
-        return float(np.minimum(np.nanmax(most / sure, axis=1), 1.0).min())
+        bounds = np.fmax(most(first, second.min(axis=0)[None]), most(first.max(axis=0)[None], second))
+        extreme = largest(bounds, of_pairs)
+    return min(-extreme, 1.0) if ratio else max(extreme, 0.0)

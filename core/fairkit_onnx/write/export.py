@@ -282,25 +282,26 @@ class BaseModel:
 
     def scores(self, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
         """Return the probability of the favorable label, shape [n], rounded to float32 as in the graph."""
-        rows = len(columns[self.columns[0]])
-        scores = np.empty(rows, dtype=np.float64)
-        for start in range(0, rows, _BATCH):
-            part = {name: columns[name][start : start + _BATCH] for name in self.columns}
-            scores[start : start + _BATCH] = self._scores_of(part)
-        return scores
+        return self.answers(columns)[0]
 
-    def _scores_of(self, part: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
-        prediction = self._scorer.predict(part)
-        score = prediction.decision if self.head.kind == "label" else prediction.score
-        if score is None:
-            raise ModelError(f"{self.model.name} gives no score")
-        return score.astype(np.float32)
+    def answers(self, columns: Mapping[str, NDArray[Any]]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return scores, and the model's own decisions (1: favorable; NaN without), each of shape [n], in one pass."""
+        rows = len(columns[self.columns[0]])
+        scores, decisions = np.empty(rows), np.full(rows, np.nan)
+        for start in range(0, rows, _BATCH):
+            part = slice(start, start + _BATCH)
+            prediction = self._scorer.predict({name: columns[name][part] for name in self.columns})
+            score = prediction.decision if self.head.kind == "label" else prediction.score
+            if score is None:
+                raise ModelError(f"{self.model.name} gives no score")
+            scores[part] = score.astype(np.float32)
+            if prediction.decision is not None:
+                decisions[part] = prediction.decision
+        return scores, decisions
 
     def decisions(self, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
         """Return the model's own decisions, shape [n]: 1 where they are favorable."""
-        result = self._scorer.predict({name: columns[name] for name in self.columns}).decision
-        assert result is not None  # noqa: S101 -- asked for of binary models
-        return result
+        return self.answers(columns)[1]
 
     def with_rule(self, rule: GroupRule) -> onnx.ModelProto:
         """Append a rule to the model's graph; see `fairkit_onnx.write.compose.compose`.

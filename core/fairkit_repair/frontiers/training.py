@@ -105,7 +105,7 @@ class Setup:
             from fairkit_onnx.write.export import BaseModel
 
             model = BaseModel(OnnxModel(base, BASELINE), self.table, ModelOptions(task="binary"))
-            decided, scores = model.decisions(self.table.columns), model.scores(self.table.columns)
+            scores, decided = model.answers(self.table.columns)
             objective = objective.on(decided, scores, self.table.row_weights())
         return replace(self, base=base, run=replace(self.run, objective=objective))
 

@@ -202,7 +202,7 @@ def provenance(
 
 
 _SAME = 1e-9
-_MOST_ROWS = 20_000
+_MOST_ROWS = 2_000
 _EVEN = 0.5
 
 ALARM = "The model is "

@@ -73,7 +73,8 @@ class GivenModel(FittedModel):
         base = base_of(self.model, self.table)
         if self.table.task == "ranking":
             return Prediction(score=base.scores(columns))
-        return Prediction(score=base.scores(columns), decision_probability=base.decisions(columns))
+        score, decision = base.answers(columns)
+        return Prediction(score=score, decision_probability=decision)
 
     def to_onnx(self) -> onnx.ModelProto:
         """Return the given graph."""
@@ -209,9 +210,10 @@ def make_bench(table: Table, base: OnnxModel | None, run: Run, ends: float, test
                 )
     else:
         bound = base_of(base, table)
-        scores = bound.scores(table.columns)
-        decisions = bound.decisions(table.columns) if table.task == "binary" else scores
-        if table.task == "binary":
+        scores, decisions = bound.answers(table.columns)
+        if table.task != "binary":
+            decisions = scores
+        else:
             quiet = _aimed(quiet, decisions, scores, table)
             optimism = optimism_of(base, table, tested, quiet.objective)
     watched = dataclasses.replace(quiet, progress=clock.watched(no_progress))
