@@ -86,7 +86,7 @@ def test_hints_lead_on(task, folder, monkeypatch):
     strict = f"{rule.partition('=')[0]}={0.03 if 'ranking' in task else 0.1} --format html --output page.html"
     settings = [text for text in re.findall(r"--set [a-z.]+=\S+", said) if "group" in text]
     assert settings == ["--set group.simultaneous=true"]
-    for hint in [*settings, *re.findall(r"--format json", said), rule, strict]:
+    for hint in [" ".join([*settings, *re.findall(r"--format json", said)]), rule, strict]:
         shown, code = invoke(f"audit {TASKS[task]} {hint}", folder, monkeypatch)
         assert code in (0, 1, 3), (hint, shown)
     page = (folder / "page.html").read_text("utf-8")
