@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from importlib.metadata import version
+from importlib.metadata import requires, version
 from typing import TYPE_CHECKING, Any
 
 from fairkit.data.parts import FramePart
@@ -151,8 +151,6 @@ def _probe() -> Any:
 
 def _libraries(extra: str) -> list[str]:
     """The distributions that an extra of fairkit needs, those of extras within it too."""
-    from importlib.metadata import requires
-
     from packaging.requirements import Requirement
 
     names: list[str] = []

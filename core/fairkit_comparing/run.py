@@ -160,13 +160,7 @@ def _judged(audits: Sequence[Audit], totals: Sequence[Any]) -> tuple[tuple[RuleR
 
 
 def paired_up(scorers: Sequence[Scorer], data: Dataset) -> tuple[Pairing, list[plugins.Plugin]]:
-    """Return the pairing of each model with the first, and the plugins whose metrics it uses.
-
-    Raises
-    ------
-    ModelError
-        The models have different tasks.
-    """
+    """Return the pairing of each model with the first, and the plugins whose metrics it uses."""
     tasks = {scorer.task for scorer in scorers}
     if len(tasks) > 1:
         raise ModelError(f"models with different tasks cannot be compared: {', '.join(sorted(tasks))}")

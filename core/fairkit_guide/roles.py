@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fairkit.data.roles import good_value, is_outcome
+from fairkit.data.roles import good_value, is_outcome, value_text
 
 if TYPE_CHECKING:
     from fairkit.data.source import Source
@@ -55,8 +55,6 @@ def guess_roles(data: Any) -> dict[str, Any]:
 
 def _few_values(source: Source) -> dict[str, list[str]]:
     """The distinct values of the columns that have at most 20 in the first rows."""
-    from fairkit.data.roles import value_text
-
     head = next(iter(source.batches(source.columns, _LOOK_AT)), None)
     if head is None:
         return {}

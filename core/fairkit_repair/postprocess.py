@@ -105,8 +105,6 @@ class RuleModel(FittedModel):
 
     def runner(self, proto: onnx.ModelProto) -> Callable[[Mapping[str, NDArray[Any]]], Mapping[str, Any]]:
         """Return a function from raw columns to the outputs of the graph, with draws of 0."""
-        from fairkit_onnx.file import OnnxModel
-
         loaded = OnnxModel.load(proto, sandbox=self.base.model.sandbox)
         wanted = [SCORE, DECISION_PROBABILITY]
 
@@ -169,7 +167,6 @@ class PostProcessor(Mitigator):
         if table.task != "binary":
             raise DataError(f"{table.name}: {self.name} works on binary outcomes; name the favorable label")
         self.learner(run)
-        from fairkit_onnx.write.export import BaseModel
 
         base = BaseModel(model, table, self.model_options())
         scored = None if validation is None else (base.scores(validation.columns), validation)
@@ -183,8 +180,6 @@ class PostProcessor(Mitigator):
         `scores`: probabilities of the favorable label, shape [n], in [0, 1]; `table`, `run`: the rows, the seed and
         progress; `model`: whose scores the rule will decide by.
         """
-        from fairkit_onnx.write.export import BaseModel
-
         return self._on(BaseModel(model, table, self.model_options()), scores, table, run, None)
 
     def _on(

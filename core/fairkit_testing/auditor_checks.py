@@ -430,7 +430,6 @@ def _promotions() -> Iterator[Promotion]:
     """Return a promotion without evidence, one with a report, and one that replaces a holder."""
     import fairkit
     from fairkit_onnx.read.graph import digest
-    from fairkit_testing.samples import sample_data
 
     content = sample_model("binary")
     report = fairkit.audit(content, sample_data("binary", rows=200))

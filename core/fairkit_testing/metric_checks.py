@@ -15,7 +15,7 @@ from fairkit.few_labels import few_label_estimate, label_totals
 from fairkit.metrics import CONFUSION, Mean
 from fairkit.results.evidence import BUILT_IN
 from fairkit.statistics import Contributions, Moments, Rows
-from fairkit_testing.samples import ContractError, require, unchanged
+from fairkit_testing.samples import ContractError, require, sample_data, sample_model, unchanged
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -320,7 +320,6 @@ def _cards() -> Iterator[Card]:
     """Return a version without a certificate, one with a certificate that is verified, and one with a claim."""
     import fairkit
     from fairkit_onnx.read.graph import digest
-    from fairkit_testing.samples import sample_data, sample_model
 
     content = sample_model("binary")
     data = sample_data("binary", rows=200)

@@ -15,7 +15,7 @@ from fairkit.errors import FairkitError
 from fairkit.fitted import FittedModel, Run
 from fairkit.learners import INSTALLED
 from fairkit_onnx.write import export
-from fairkit_onnx.write.export import TabularModel, export_bytes
+from fairkit_onnx.write.export import TabularModel, check_parity, export_bytes, runner_of
 from fairkit_repair.learners import encoder_for, fit_estimator
 from fairkit_testing.samples import (
     COLUMNS,
@@ -97,8 +97,6 @@ def sample_base(task: Task) -> Any:
 def check_mitigator_onnx_equals_memory(trained: Trained) -> None:
     """The file and the model in memory agree: on the training rows, on new ones, and one row at a time."""
     import onnx
-
-    from fairkit_onnx.write.export import check_parity, runner_of
 
     for task in trained.tasks:
         content = trained.exported(task)

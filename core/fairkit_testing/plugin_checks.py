@@ -31,7 +31,7 @@ from fairkit.sources import DataSource
 from fairkit_onnx.read.feeds import RANDOM_INPUT
 from fairkit_onnx.write.export import export_bytes
 from fairkit_testing.mitigator_checks import PROMISE_ROWS, Trained, unseen_columns
-from fairkit_testing.samples import ContractError, Task, only_fairkit_errors, require, sample_data
+from fairkit_testing.samples import ContractError, Task, only_fairkit_errors, require, sample_data, sample_model
 
 if TYPE_CHECKING:
     from fairkit.capabilities import Capability
@@ -391,7 +391,6 @@ def check_pack_states_its_source(cls: type[Pack]) -> None:
 def check_pack_shows_its_gaps(cls: type[Pack]) -> None:
     """Filled without facts, every fact that is required is a gap."""
     import fairkit
-    from fairkit_testing.samples import sample_data, sample_model
 
     pack = _read(cls)
     report = fairkit.audit(sample_model("binary"), sample_data("binary", rows=200))

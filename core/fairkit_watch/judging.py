@@ -382,14 +382,13 @@ def _rate(rate: type[Rate], cells: Array, squares: Array) -> tuple[Array, Array]
     width = cells.shape[-1]
     over, counted = np.array(rate.over, float)[:width], np.array(rate.counted, float)[:width]
     mass = cells @ over
-    value = _divided(cells @ counted, mass)
-    if not squares.any():
-        return value, mass
     with np.errstate(divide="ignore", invalid="ignore"):
+        value = np.asarray(np.where(mass > 0, cells @ counted / mass, np.nan))
+        if not squares.any():
+            return value, mass
         all_, inside = squares @ over, squares @ counted
-        spread = (
-            inside * (1 - 2 * value) + value**2 * all_
-        )  # of the residuals: the variance of the rate is spread / mass²
+        # of the residuals: the variance of the rate is spread / mass²
+        spread = inside * (1 - 2 * value) + value**2 * all_
         kish = mass**2 / all_
         rows = np.where(spread > 0, value * (1 - value) * mass**2 / spread, kish)
         return value, np.nan_to_num(np.minimum(kish, rows), nan=0.0)
@@ -399,11 +398,6 @@ def point(rate: type[Rate], parts: Mapping[str, Array]) -> tuple[Array, Array]:
     """Return a rate in every group from the rows that are resolved, and how many these are, shape [..., G]."""
     key = "c" if needs_labels(rate) else "d"
     return _rate(rate, parts[key], parts[key * 2])
-
-
-def _divided(counted: Array, n: Array) -> Array:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.where(n > 0, counted / n, np.nan))
 
 
 def summary(increments: Increments) -> dict[str, Any]:

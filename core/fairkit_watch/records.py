@@ -292,7 +292,8 @@ def courses(judge: Judge, data: Daily) -> tuple[Course, ...]:
 
 def _course(judge: Judge, question: Question, data: Daily) -> Course:
     split = data.splits[question.split]
-    at = _thinned(len(data.days))
+    days = len(data.days)
+    at = np.unique(np.linspace(0, days - 1, min(days, POINTS)).round().astype(np.intp))
     cumulated = {key: part[at] for key, part in split.cumulated().items()}
     path = judge.interval(question, split, cumulated)
     if judge.refused(question, split.summed()) is not None:
@@ -308,12 +309,6 @@ def _summed(values: Array, weeks: Sequence[tuple[int, int]]) -> Array:
     """Return the sums over the days of each week, shape [W, ...]."""
     sums = [values[start:stop].sum(axis=0) for start, stop in weeks]
     return np.array(sums).reshape((len(weeks), *values.shape[1:]))
-
-
-def _thinned(days: int) -> NDArray[np.intp]:
-    if days <= POINTS:
-        return np.arange(days)
-    return np.unique(np.linspace(0, days - 1, POINTS).round().astype(np.intp))
 
 
 def weekly_shares(data: Daily, split: Split) -> tuple[tuple[str, ...], Array]:

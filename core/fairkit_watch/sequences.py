@@ -227,11 +227,6 @@ def pairs(groups: int, declared: int) -> tuple[NDArray[np.intp], NDArray[np.intp
     return a, b, spending(np.arange(len(a)), declared * (declared - 1) // 2)
 
 
-def _information(n_a: Array, n_b: Array) -> Array:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.where((n_a > 0) & (n_b > 0), 1 / (1 / n_a + 1 / n_b), 0.0))
-
-
 @dataclass(frozen=True, slots=True)
 class Between:
     """What an interval between groups is made with."""
@@ -286,7 +281,9 @@ def _prepared(ends: Ends, how: Between) -> tuple[NDArray[np.intp], NDArray[np.in
     """Return the pairs, their factors (joint end, lone end), shape [2, ..., P], and which have rows in both groups."""
     a, b, shares = pairs(ends.least.shape[-1], how.declared)
     n = np.minimum(ends.least_n, ends.most_n)
-    information = _information(n[..., a], n[..., b])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # 1 / (1/n_a + 1/n_b)
+        information = np.where((n[..., a] > 0) & (n[..., b] > 0), 1 / (1 / n[..., a] + 1 / n[..., b]), 0.0)
     share = information / how.best[a, b]
     guard = 1 - guarded(1 - how.alpha)
     alone = np.where((information > 0).sum(axis=-1, keepdims=True) <= 1, guard, how.alpha)

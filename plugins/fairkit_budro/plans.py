@@ -17,7 +17,7 @@ import numpy as np
 from fairkit.errors import DataError, MissingExtraError, ParameterError, did_you_mean
 from fairkit.support.lazy_dataclass import dataclass
 from fairkit_similarity.encode import Encoder
-from fairkit_similarity.learn import transport_plan
+from fairkit_similarity.learn import subspace, transport_plan
 from fairkit_similarity.metric import FairMetric
 from fairkit_similarity.search.descent import LOSSES, nearest
 from fairkit_similarity.search.problem import Bracket, Lines, group_maxima, model_minimum, shares
@@ -402,8 +402,6 @@ def find_geometry(
         return None
     check_memory(len(table), len(Encoder.learn(columns).features), len(table.classes))
     try:
-        from fairkit_similarity.learn import subspace
-
         learned = subspace(columns, sensitive, strength=strength, directions=named_directions(table, directions))
     except ImportError as error:
         raise MissingExtraError("scikit-learn", "budro") from error

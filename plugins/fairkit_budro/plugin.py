@@ -15,7 +15,7 @@ from fairkit.parameters import parameter
 from fairkit.support.lazy_dataclass import dataclass, field
 from fairkit_onnx.write.graph import GraphBuilder
 from fairkit_onnx.write.trees import add_ensemble, xgboost_trees
-from fairkit_repair.learners import check_target, encoder_for
+from fairkit_repair.learners import check_target, encoder_for, fit_learner
 from fairkit_repair.mitigation.choose import stratified
 from fairkit_similarity.metric import directions_parameter, strength_parameter
 from fairkit_similarity.training import refuse_directions
@@ -156,8 +156,6 @@ class BuDRO(Mitigator):
 
     def baseline(self, table: Table, run: Run) -> FittedModel:
         """Train stock XGBoost, with the same weights of the classes."""
-        from fairkit_repair.learners import fit_learner
-
         check_target(table)
         factors = _factors(table, self.parameters.balanced)[table.target.astype(np.int64)]
         return fit_learner("xgboost", table.with_weights(table.row_weights() * factors), run)

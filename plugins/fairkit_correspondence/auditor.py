@@ -14,8 +14,8 @@ from fairkit.charts import Cell, ChartTable, EvidenceChart
 from fairkit.errors import ParameterError
 from fairkit.metrics import Headline
 from fairkit.results.policy import Change, outcome_of
-from fairkit_correspondence.answers import Parameters
-from fairkit_correspondence.findings import DIFFERENCE, Statement
+from fairkit_correspondence.answers import RECORDED, AnswerRows, Parameters, answers_of, columns_of
+from fairkit_correspondence.findings import DIFFERENCE, MEASURES, Statement
 
 if TYPE_CHECKING:
     from fairkit.data.arrow_types import Batch
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fairkit.metrics import Metric
     from fairkit.models.scorer import Predictions
     from fairkit.results.findings import Finding
-    from fairkit_correspondence.answers import AnswerRows, Answers
+    from fairkit_correspondence.answers import Answers
 
 
 class CorrespondenceAuditor(Auditor):
@@ -50,8 +50,6 @@ class CorrespondenceAuditor(Auditor):
     @classmethod
     def measures(cls, metrics: Sequence[type[Metric]]) -> frozenset[str]:
         """Return the names of its findings."""
-        from fairkit_correspondence.findings import MEASURES
-
         return frozenset(MEASURES)
 
     @classmethod
@@ -75,7 +73,6 @@ class CorrespondenceAuditor(Auditor):
 
     def columns(self, context: AuditContext) -> Sequence[str]:
         """The columns of documents, names, contexts and outcomes; all of them where the table is of `fairkit ask`."""
-        from fairkit_correspondence.answers import RECORDED, columns_of
         from fairkit_correspondence.requests import is_ours
 
         roles, columns = context.dataset.roles, context.dataset.columns
@@ -90,8 +87,6 @@ class CorrespondenceAuditor(Auditor):
     def measure(self, batch: Batch, predictions: Predictions, context: AuditContext) -> AnswerRows:
         """Keep the rows: the interval needs every document whole."""
         import pyarrow as pa
-
-        from fairkit_correspondence.answers import AnswerRows
 
         names = list(dict.fromkeys(self.columns(context)))
         arrow = pa.RecordBatch.from_arrays([batch.arrow(name) for name in names], names=names)
@@ -114,8 +109,6 @@ class CorrespondenceAuditor(Auditor):
         return [change for pair in zip(before, after, strict=True) for change in changes(*pair)]
 
     def _statements(self, total: AnswerRows, context: AuditContext) -> Iterator[Statement]:
-        from fairkit_correspondence.answers import answers_of
-        from fairkit_correspondence.findings import Statement
 
         table, groups, y = total.joined()
         for split in context.dataset.roles.sensitive:

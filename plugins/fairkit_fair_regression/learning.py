@@ -10,7 +10,7 @@ import numpy as np
 
 from fairkit.errors import ParameterError
 from fairkit.support.lazy_dataclass import dataclass, field
-from fairkit_fair_regression.losses import STEEPNESS, Rates, from_probability
+from fairkit_fair_regression.losses import PIECES, STEEPNESS, Rates, fit_hinge, from_probability
 from fairkit_onnx.write.encode import fit_encoder
 from fairkit_onnx.write.estimators import add_estimator, score_estimator
 from fairkit_repair.learners import encoder_for, fit_estimator
@@ -149,8 +149,6 @@ class Learner:
 
     def fit_hinge(self, matrix: Matrix, costs: Array) -> Values:
         """Hinge loss of the classifiers 1[f(x) >= z] of a linear f (appendix G); see `hinge.fit_hinge`."""
-        from fairkit_fair_regression.losses import PIECES, fit_hinge
-
         if self.base != "linear" or self.settings:
             raise ParameterError(
                 "fair-regression: oracle=hinge is a linear program of its own: use the learner linear, without settings"

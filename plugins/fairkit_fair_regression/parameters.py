@@ -14,7 +14,7 @@ from fairkit.mitigators import FittedModel, Prediction
 from fairkit.parameters import parameter
 from fairkit.support.lazy_dataclass import dataclass, field
 from fairkit_onnx.read.outputs import MEMBER_SCORES, add_member_outputs, embed_weights
-from fairkit_onnx.write.export import add_outputs
+from fairkit_onnx.write.export import add_outputs, run_columns
 from fairkit_onnx.write.graph import GraphBuilder, mixture_chance, stack_members
 from fairkit_repair.learners import check_target
 
@@ -235,7 +235,6 @@ class FairRegressionModel(FittedModel):
     def runner(self, proto: onnx.ModelProto) -> Callable[[Columns], Mapping[str, Any]]:
         """Run the graph for all members at once; on the edge of the grid either side is right."""
         from fairkit_onnx.file import open_session
-        from fairkit_onnx.write.export import run_columns
 
         session = open_session(proto)
 

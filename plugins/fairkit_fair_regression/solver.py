@@ -435,8 +435,6 @@ class GroupLossOracle:
 
 def check_cover(groups: Codes, names: tuple[str, ...], size: int, name: str) -> None:
     """Refuse groups with fewer rows than thresholds."""
-    from fairkit.errors import DataError
-
     rows = np.bincount(groups, minlength=len(names))
     index = int(rows.argmin())
     if rows[index] < size:

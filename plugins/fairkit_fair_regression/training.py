@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import DataError, ParameterError
-from fairkit_fair_regression.learning import Learner, learner_encoder
+from fairkit_fair_regression.learning import Learner, Values, learner_encoder
 from fairkit_fair_regression.losses import Grid, Loss, Rates, Scale, make_parity, netted
 from fairkit_fair_regression.parameters import FairRegressionModel
 from fairkit_fair_regression.solver import (
@@ -23,6 +23,7 @@ from fairkit_fair_regression.solver import (
     check_targets,
     default_oracle,
     fit_loss,
+    fit_seo,
     solve,
     solve_group_loss,
 )
@@ -192,8 +193,6 @@ class Training:
         return dataclasses.replace(model, unconstrained=pool.responses[0].member, details=details, notes=notes)
 
     def _seo(self) -> FairRegressionModel:
-        from fairkit_fair_regression.learning import Values
-        from fairkit_fair_regression.solver import fit_seo
 
         if self.learner.base != "linear":
             raise ParameterError("fair-regression: constraint=seo is a linear method: leave out the learner")

@@ -15,7 +15,7 @@ from fairkit_onnx.write.encode import fit_encoder
 from fairkit_onnx.write.export import add_outputs
 from fairkit_onnx.write.graph import GraphBuilder, add_mixture_outputs, add_prefix_sums, mixture_chance
 from fairkit_onnx.write.trees import add_ensemble, lightgbm_trees
-from fairkit_repair.learners import check_target
+from fairkit_repair.learners import check_target, fit_learner
 from fairkit_repair.mitigation.choose import stratified
 
 if TYPE_CHECKING:
@@ -80,8 +80,6 @@ class FairGBM(Mitigator):
 
     def baseline(self, table: Table, run: Run) -> FittedModel:
         """Train the stock library with the same parameters."""
-        from fairkit_repair.learners import fit_learner
-
         settings = self.parameters.lightgbm_params(run) | {"n_estimators": self.parameters.n_estimators}
         return fit_learner("lightgbm", table, run, settings=settings)
 

@@ -63,8 +63,6 @@ def _about(
     auditor: Auditor, context: AuditContext, sensitive: str | None, queries: Queries, keys: tuple[str, ...]
 ) -> Section:
     """Return a section with the ranking metrics whose inputs these sums contain."""
-    from fairkit_rankings import QueryMetric
-
     usable = [cls for cls in context.metrics if issubclass(cls, QueryMetric) and cls().has(queries)]
     return Section(auditor, replace(context, metrics=usable), sensitive, None, dict.fromkeys(keys, queries))
 

@@ -18,7 +18,7 @@ from fairkit_individual.support import Parts, Trend, described, pairs, restricte
 from fairkit_individual.tables import Collected, collect, table_of
 from fairkit_similarity.encode import Encoder
 from fairkit_similarity.metric import FairMetric
-from fairkit_similarity.search.starting import check_memory
+from fairkit_similarity.search.starting import check_memory, start_numba
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -134,7 +134,6 @@ class CertificateAuditor(Auditor):
             )
 
     def _prepare(self, rows: Table, context: AuditContext) -> Prepared:
-        from fairkit_similarity.search.starting import start_numba
 
         try:
             start_numba()

@@ -16,7 +16,7 @@ from fairkit.support.lazy_dataclass import dataclass
 from fairkit_individual.certificate import CertificateAuditor, Prepared
 from fairkit_individual.gradients import gradients_of, people_of
 from fairkit_individual.tables import CLIP, Rewards, class_losses, label_codes, outputs, regression_pair
-from fairkit_similarity.metric import directions_parameter, strength_parameter
+from fairkit_similarity.metric import Geometry, directions_parameter, strength_parameter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,7 +57,6 @@ class OutsideSearch:
         import torch
 
         from fairkit_similarity.ascent import Frame
-        from fairkit_similarity.metric import Geometry
         from fairkit_similarity.networks import ModuleNetwork
 
         if not context.engine.here:

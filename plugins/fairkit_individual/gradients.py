@@ -14,7 +14,7 @@ from fairkit_individual.tables import CLIP
 from fairkit_onnx.file import open_session
 from fairkit_onnx.read.feeds import RANDOM_INPUT
 from fairkit_onnx.structure.ensemble import TREES
-from fairkit_similarity.networks import centred_logits
+from fairkit_similarity.networks import as_matrix, centred_logits, check_module
 
 if TYPE_CHECKING:
     import onnx
@@ -83,8 +83,6 @@ def _logits(values: Tensor, output: Output, difference: Difference) -> Tensor:
 def _of_module(scorer: Any, rows: AuditedRows, output: Output, difference: Difference) -> Gradients:
     """An object in memory: one of ours (`model_`), or one with `torch_module` and `torch_features`."""
     import torch
-
-    from fairkit_similarity.networks import as_matrix
 
     model = scorer.estimator
     inner = getattr(model, "model_", None) if not hasattr(model, "torch_module") else None
@@ -357,7 +355,6 @@ class TorchClassifier:
     """
 
     def __init__(self, module: Any, features: Sequence[str], classes: Sequence[Any]) -> None:
-        from fairkit_similarity.networks import check_module
 
         count = len(classes)
         check_module(module, len(features), (1, 2) if count == 2 else (count,))
@@ -378,8 +375,6 @@ class TorchClassifier:
     def predict_proba(self, frame: Any) -> NDArray[np.float64]:
         """Return the classes' probabilities, shape (n, K)."""
         import torch
-
-        from fairkit_similarity.networks import as_matrix
 
         x = torch.from_numpy(np.asarray(frame, dtype=np.float32))
         with torch.no_grad():

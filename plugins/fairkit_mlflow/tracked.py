@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 
-from fairkit.errors import MissingExtraError
+from fairkit.errors import FairkitError, MissingExtraError, ModelError
 from fairkit.support.escaping import visible
 from fairkit.support.lazy_dataclass import dataclass
 from fairkit_registry import jsonio
-from fairkit_registry.errors import RegistryError
+from fairkit_registry.errors import CertificateError, RegistryError
 from fairkit_registry.exchange.describe import take_in
 from fairkit_registry.exchange.layout import Arrival
 
@@ -268,8 +268,6 @@ class Guard:
 
     def missing(self, version: Any) -> str | None:
         """Return why no certificate holds for a model version; None where one does."""
-        from fairkit.errors import FairkitError
-
         with tempfile.TemporaryDirectory(prefix="fairkit-hook-") as name:
             try:
                 digest, candidates = self._gathered(version, Path(name))
@@ -284,7 +282,6 @@ class Guard:
         """Return the digest of the version's ONNX file, and the files that may be its certificates."""
         from mlflow.artifacts import download_artifacts
 
-        from fairkit.errors import ModelError
         from fairkit_onnx.file import OnnxModel
         from fairkit_registry.blobs import hash_file
 
@@ -312,7 +309,6 @@ class Guard:
         return list(dict.fromkeys(run for run in runs if run))
 
     def _refused(self, path: Path, digest: str) -> str | None:
-        from fairkit_registry.errors import CertificateError
         from fairkit_registry.evidence.certificate import read_file, verify
 
         try:

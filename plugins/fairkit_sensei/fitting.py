@@ -17,7 +17,7 @@ from fairkit_sensei.counterfactuals import ColumnFlips, GivenCounterfactuals, Ve
 from fairkit_sensei.metric import make_metric, plain_encoder, shared_features
 from fairkit_sensei.networks import NetworkModel, SenSeIRows, SenSeISettings, Trained, in_units, usual_rho
 from fairkit_sensei.training import train
-from fairkit_similarity.metric import Geometry
+from fairkit_similarity.metric import FairMetric, Geometry
 from fairkit_similarity.training import sensitive_columns
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from fairkit.progress import Progress
     from fairkit_onnx.write.encode import Encoder
     from fairkit_sensei.counterfactuals import Counterfactuals
-    from fairkit_similarity.metric import FairMetric
 
 
 HELD_OUT = 0.1
@@ -357,7 +356,6 @@ def _matrix(metric: FairMetric | None, directions: Any, sigma: Any, width: int) 
             )
         return metric.matrix / np.array([column.scale for column in encodings])[:, None]
     from fairkit_similarity.encode import ColumnEncoding, Encoder
-    from fairkit_similarity.metric import FairMetric
 
     names = [ColumnEncoding(name=f"x{index}", kind="number") for index in range(width)]
     encoder = Encoder(columns=tuple(names))

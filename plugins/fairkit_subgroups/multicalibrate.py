@@ -19,7 +19,7 @@ from fairkit.settings import ModelOptions
 from fairkit.support.lazy_dataclass import dataclass, field
 from fairkit_onnx.write.compose import Correction, Corrections, correct, logit
 from fairkit_onnx.write.encode import as_float32
-from fairkit_onnx.write.export import as_input
+from fairkit_onnx.write.export import BaseModel, as_input
 from fairkit_onnx.write.rules import GroupColumn
 from fairkit_subgroups.searching.cells import ColumnCells, Family, Tallies, make_cells, tally_column
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from fairkit.mitigators import Stage
     from fairkit.progress import Progress
     from fairkit_onnx.file import OnnxModel
-    from fairkit_onnx.write.export import BaseModel
 
     Array = NDArray[np.float64]
 
@@ -160,7 +159,6 @@ class Multicalibrate(Mitigator):
         if table.task != "binary":
             raise DataError(f"{table.name}: {self.name} works on binary outcomes; name the favorable label")
         self.learner(run)
-        from fairkit_onnx.write.export import BaseModel
 
         chosen = self.parameters
         base = BaseModel(model, table, self.model_options())

@@ -10,7 +10,7 @@ from fairkit.auditors import AuditContext, Auditor
 from fairkit.data.roles import value_text
 from fairkit.errors import ParameterError, did_you_mean
 from fairkit.metrics import Headline
-from fairkit_why.audit_rows import Parameters, allowed_columns, conditions_of, metrics_of, players_of
+from fairkit_why.audit_rows import Collected, Parameters, allowed_columns, conditions_of, metrics_of, players_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from fairkit.metrics import Metric
     from fairkit.models.scorer import Predictions
     from fairkit.results.findings import Finding
-    from fairkit_why.audit_rows import Collected
 
 
 class WhyAuditor(Auditor):
@@ -84,8 +83,6 @@ class WhyAuditor(Auditor):
 
     def measure(self, batch: Batch, predictions: Predictions, context: AuditContext) -> Collected:
         """Keep the rows."""
-        from fairkit_why.audit_rows import Collected
-
         return Collected.of(batch, predictions, self.columns(context), context, conditions_of(self.parameters))
 
     def findings(self, total: Collected, context: AuditContext) -> list[Finding]:

@@ -24,10 +24,10 @@ from fairkit_why.audit_rows import (
     metrics_of,
     players_of,
 )
-from fairkit_why.chart import FEWEST, VARIANCE_ROWS, Pair
+from fairkit_why.chart import FEWEST, VARIANCE_ROWS, Divided, Pair
 from fairkit_why.conditional_gap import Comparison, Left, unexplained
 from fairkit_why.exact_trees import read_exact
-from fairkit_why.permutation_walks import Noise, OneClass, shares
+from fairkit_why.permutation_walks import Noise, OneClass, asks_of, shares
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from fairkit.auditors import AuditContext
     from fairkit.data.table import Table
     from fairkit_why.audit_rows import Collected, Parameters
-    from fairkit_why.chart import Divided
     from fairkit_why.exact_trees import ExactScore
 
     Array = NDArray[np.float64]
@@ -269,8 +268,6 @@ AUDITED = "The training table is the audited one: on the rows of its training a 
 
 def refitted(why: Why, pair: Pair, divided: Sequence[Divided | Finding]) -> list[Finding]:
     """Return the gap after training again without each column that was named, or that carries the most."""
-    from fairkit_why.chart import Divided
-
     columns = list(why.chosen.without)
     first = next((divided_once for divided_once in divided if isinstance(divided_once, Divided)), None)
     if not columns and first is not None:
@@ -372,8 +369,6 @@ def _computed(why: Why, pair: Pair, name: str) -> dict[str, Any]:
 
     Each row gets the value of one random row of the other group: v(N) - v(N∖j), and v({j}) - v(∅).
     """
-    from fairkit_why.permutation_walks import asks_of
-
     kind = "score" if why.context.scorer.task == "regression" else "decision"
     f = pair.each(kind)
     assert f is not None  # noqa: S101 -- a model gives one of both

@@ -1,17 +1,18 @@
-"""A model without ZipMap, the loans to ask about, and a server in a process of its own."""
+"""A model without ZipMap, the loans to ask about, and servers in threads."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-pytest.importorskip("httpx")
+if TYPE_CHECKING:
+    from http.server import ThreadingHTTPServer
 
-HERE = Path(__file__).parent
+pytest.importorskip("httpx")
 
 
 @pytest.fixture(scope="session")
@@ -42,23 +43,17 @@ Serve = Callable[..., str]
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Start servers; each is killed at the end."""
-    running: list[subprocess.Popen[str]] = []
+    """Start servers; each is shut down at the end."""
+    from .server import bound
+
+    running: list[ThreadingHTTPServer] = []
 
     def start(model: Path, *told: str) -> str:
-        process = subprocess.Popen(
-            [sys.executable, str(HERE / "server.py"), str(model), *told],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        running.append(process)
-        assert process.stdout is not None
-        port = process.stdout.readline().strip()
-        assert port, "the server did not start"
-        return f"http://127.0.0.1:{port}"
+        running.append(bound(model, *told))
+        threading.Thread(target=running[-1].serve_forever, args=(0.05,), daemon=True).start()
+        return f"http://127.0.0.1:{running[-1].server_address[1]}"
 
     yield start
-    for process in running:
-        process.kill()
-        process.communicate()
+    for server in running:
+        server.shutdown()
+        server.server_close()

@@ -1,8 +1,4 @@
-"""A server of the Open Inference Protocol, version 2, for tests: onnxruntime behind http.server, in its own process.
-
-``python server.py MODEL.onnx [--name NAME] [--behave WHAT] [--binary]`` prints its port and serves until it is killed.
-What `WHAT` may be stands in `MISBEHAVIOURS`.
-"""
+"""A server of the Open Inference Protocol, version 2, for tests: onnxruntime behind http.server."""
 
 from __future__ import annotations
 
@@ -10,7 +6,6 @@ import argparse
 import json
 import socket
 import struct
-import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -240,20 +235,14 @@ class Handler(BaseHTTPRequestHandler):
 KINDS_BY_DTYPE = {"float32": "FP32", "float64": "FP64", "int64": "INT64", "int32": "INT32", "bool": "BOOL"}
 
 
-def main():
+def bound(model, *told):
+    """Return a server of a model file that listens at a free port; `told` may be --name, --behave and --binary."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("model")
     parser.add_argument("--name", default="credit")
     parser.add_argument("--behave", default="well", choices=MISBEHAVIOURS)
     parser.add_argument("--binary", action="store_true")
-    asked = parser.parse_args()
-    Handler.model = Model(asked.model, asked.name, asked.behave, binary=asked.binary)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    asked = parser.parse_args(told)
+    served = Model(str(model), asked.name, asked.behave, binary=asked.binary)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (Handler,), {"model": served}))
     server.daemon_threads = True
-    sys.stdout.write(f"{server.server_address[1]}\n")
-    sys.stdout.flush()
-    server.serve_forever()
-
-
-if __name__ == "__main__":
-    main()
+    return server

@@ -1,4 +1,4 @@
-"""`fairkit audit --endpoint` and `fairkit attest` against a server in a process of its own; the page's commands run."""
+"""`fairkit audit --endpoint` and `fairkit attest` against a server; the page's commands run."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
+from fairkit_cli.main import app
 from fairkit_datasets.loans import loans_table
 
 pytest.importorskip("httpx")
@@ -27,14 +30,12 @@ def folder(tmp_path, served_file):
 
 
 def fairkit(folder, *told, **environment):
-    return subprocess.run(
-        [Path(sys.executable).parent / "fairkit", *told],
-        cwd=folder,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        done = CliRunner().invoke(app, [str(word) for word in told])
+    return SimpleNamespace(returncode=done.exit_code, stdout=done.stdout, stderr=done.stderr)
 
 
 @pytest.mark.long

@@ -123,6 +123,8 @@ def test_every_input_is_searched(people, tmp_path):
     model = HistGradientBoostingClassifier(max_iter=5, categorical_features=flags).fit(table, y)
     fairkit.to_onnx(model, table, tmp_path / "model.onnx")
     data = fairkit.load_data(table.assign(y=y), label="y", favorable=1, sensitive="sex")
-    report = fairkit.audit(tmp_path / "model.onnx", data, auditors=["group", "all-inputs"])
+    report = fairkit.audit(
+        tmp_path / "model.onnx", data, auditors=["group", "all-inputs"], parameters={"all-inputs": {"people": 20}}
+    )
     assert report.find("accuracy").value == pytest.approx((model.predict(table) == y).mean())
     assert report.find("all_inputs_flip").value is not None

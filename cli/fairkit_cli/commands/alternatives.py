@@ -10,7 +10,7 @@ import typer
 
 from fairkit.errors import ParameterError
 from fairkit_cli import options as opt
-from fairkit_cli.terminal.output import INTERRUPTED, exit_code, say, write
+from fairkit_cli.terminal.output import INTERRUPTED, exit_code, progress_bar, say, write
 
 if TYPE_CHECKING:
     from fairkit_alternatives.laws import Law
@@ -94,7 +94,6 @@ def alternatives(
     from fairkit.support.files import check_writable, write_atomic
     from fairkit_alternatives.search import alternatives as run
     from fairkit_cli.config import load_announced
-    from fairkit_cli.terminal.output import progress_bar
 
     for target in (output, save):
         if target is not None:

@@ -14,7 +14,7 @@ from fairkit_cli import options as opt
 from fairkit_cli.formats import text_of
 from fairkit_cli.options.data import Drop, Favorable, Features, Label, SensitiveColumns, option
 from fairkit_cli.packs import PackName, ToolScores, asked_by, counted_above_the_median
-from fairkit_cli.terminal.output import exit_code, write
+from fairkit_cli.terminal.output import exit_code, progress_bar, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -88,7 +88,6 @@ def run_audit(
     from fairkit.auditing.run import audit as run
     from fairkit_cli.config import load_announced
     from fairkit_cli.packs import chosen
-    from fairkit_cli.terminal.output import progress_bar
 
     config = load_announced(config_file)
     data, conditions = asked_by(pack, data, conditions or opt.ConditionOptions(), config)

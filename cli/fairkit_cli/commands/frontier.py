@@ -11,7 +11,7 @@ import typer
 from fairkit.errors import ParameterError
 from fairkit_cli import options as opt
 from fairkit_cli.formats import text_of
-from fairkit_cli.terminal.output import INCONCLUSIVE, INTERRUPTED, PASSED, exit_code, say, write
+from fairkit_cli.terminal.output import INCONCLUSIVE, INTERRUPTED, PASSED, exit_code, progress_bar, say, write
 
 if TYPE_CHECKING:
     from fairkit_cli.config import Config
@@ -138,7 +138,6 @@ def frontier(
     from fairkit.support.files import check_writable, write_atomic
     from fairkit_cli.commands.audit import drawing
     from fairkit_cli.config import load_announced
-    from fairkit_cli.terminal.output import progress_bar
     from fairkit_repair.frontiers.run import Choice, own_auditor
     from fairkit_repair.frontiers.run import frontier as run
 

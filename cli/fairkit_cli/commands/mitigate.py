@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairkit.errors import ParameterError
+from fairkit.errors import ParameterError, PowerError
 from fairkit.support.lazy_dataclass import dataclass
 from fairkit_cli import options as opt
-from fairkit_cli.terminal.output import INCONCLUSIVE, exit_code, print_json, put, say, write
+from fairkit_cli.terminal.output import INCONCLUSIVE, exit_code, print_json, progress_bar, put, say, write
 
 if TYPE_CHECKING:
     from fairkit.results.rules import Rule
@@ -93,7 +93,6 @@ def mitigate(
     from fairkit.support.files import check_writable
     from fairkit_cli.commands.audit import drawing
     from fairkit_cli.config import load_announced
-    from fairkit_cli.terminal.output import progress_bar
 
     settings = load_announced(config)
     target = _target(output, settings)
@@ -145,7 +144,6 @@ class Plan:
 
 def _searched_or_run(plan: Plan, train: Any, shared: dict[str, Any], settings: Config) -> MitigationResult:
     """Search under the policy where one can be; else run the named method as it is set."""
-    from fairkit.errors import PowerError
     from fairkit_cli.helping import as_options
     from fairkit_repair.mitigation.run import mitigate
     from fairkit_repair.repairing.preparing import can_choose

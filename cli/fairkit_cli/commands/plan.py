@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairkit.errors import ParameterError
+from fairkit.errors import DataError, ParameterError
 from fairkit.support.escaping import json_text
-from fairkit.support.files import read_small
+from fairkit.support.files import check_writable, read_small, write_atomic
 from fairkit_cli import options as opt
 from fairkit_cli.terminal.output import write
 
@@ -92,7 +92,6 @@ def plan(
 ) -> None:
     """Plan an audit: how many rows decide a policy, whose outcomes to look up, what an audit of that size can see."""
     from fairkit.planning.run import plan as run
-    from fairkit.support.files import check_writable
     from fairkit_cli.config import load_config
 
     if output is not None:
@@ -146,7 +145,6 @@ def _labels(
 ) -> str:
     """Draw rows to label and write them, or say what exploring refused people would buy."""
     from fairkit.auditing.drawing import draw_labels, exploration
-    from fairkit.support.files import write_atomic
     from fairkit_cli.config import load_config
     from fairkit_cli.packs import chosen
     from fairkit_cli.text.packs import drawn_text, explored_text
@@ -248,7 +246,6 @@ def _single(parts: dict[str | None, Any]) -> Any:
 
 
 def _read(path: Path) -> Report:
-    from fairkit.errors import DataError
     from fairkit.results.report import Report, validate_report
 
     try:

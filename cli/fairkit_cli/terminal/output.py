@@ -378,8 +378,6 @@ def _has_terminal() -> bool:
 def _prompt(text: str) -> str:
     import getpass
 
-    from fairkit.support.escaping import visible
-
     try:
         return getpass.getpass(visible(text), stream=sys.stderr)
     except EOFError:

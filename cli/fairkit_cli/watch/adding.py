@@ -277,7 +277,6 @@ def show(
     output: opt.Output = None,
 ) -> None:
     """Show a watch. Exit code by the policy at this look: 0 pass, 1 fail, 3 undecided."""
-    from fairkit.support.files import check_writable
     from fairkit_watch.watch import Watch
 
     if output is not None:

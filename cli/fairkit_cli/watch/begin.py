@@ -10,7 +10,7 @@ import typer
 from fairkit.errors import ParameterError
 from fairkit.support.lazy_dataclass import dataclass
 from fairkit_cli import options as opt
-from fairkit_cli.registry.versions import RegistryOption
+from fairkit_cli.registry.versions import RegistryOption, open_registry
 from fairkit_cli.terminal.output import echo, print_json
 
 if TYPE_CHECKING:
@@ -51,7 +51,6 @@ def subject_of(model: str | None, certificate: Path | None, registry: Path | Non
 
 
 def _registered(model: str, certificate: Path | None, registry: Path | None) -> Subject:
-    from fairkit_cli.registry.versions import open_registry
     from fairkit_registry import jsonio as names
     from fairkit_registry.evidence import certificate as certificates
     from fairkit_registry.evidence.signers import parse_public

@@ -102,10 +102,7 @@ MOST_DISTINCT = 1 << 17
 """So many distinct rows are kept at most."""
 
 _FIRST_ROWS = 1 << 13
-"""So many rows say whether the others are worth counting."""
-
-_GLANCE = 1 << 13
-"""A column that has about as many values in its first cells, so many, is not coded."""
+"""So many rows say whether the others are worth counting, and whether a column has too many values to be coded."""
 
 _CELLS = 1 << 18
 """So many combinations of values are counted in a batch without sorting."""
@@ -266,9 +263,9 @@ class _EqualRows(TablePart):
 
 def _various(batch: pa.RecordBatch, codes: Mapping[str, Codes]) -> bool:
     """Return whether a column has about as many values as there are rows, by the first ones."""
-    head = batch.slice(0, _GLANCE)
+    head = batch.slice(0, _FIRST_ROWS)
     columns = [column for name, column in zip(head.schema.names, head.columns, strict=True) if name not in codes]
-    return head.num_rows == _GLANCE and any(2 * len(codes_of(column).values) > _GLANCE for column in columns)
+    return head.num_rows == _FIRST_ROWS and any(2 * len(codes_of(column).values) > _FIRST_ROWS for column in columns)
 
 
 def equal_rows(columns: Sequence[Codes], times: Counts | None = None) -> tuple[NDArray[np.int64], Counts] | None:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from fairkit.errors import ModelError
+from fairkit.errors import MissingExtraError, ModelError
 from fairkit_onnx.write import trees
 from fairkit_onnx.write.encode import absent
-from fairkit_onnx.write.graph import first_line
+from fairkit_onnx.write.graph import ML_OPSET, OPSET, first_line
 from fairkit_onnx.write.trees import Node, round_down
 
 if TYPE_CHECKING:
@@ -277,10 +277,7 @@ def add_sklearn(
         from skl2onnx import to_onnx
         from skl2onnx.common.data_types import FloatTensorType
     except ImportError as error:
-        from fairkit.errors import MissingExtraError
-
         raise MissingExtraError("skl2onnx", "sklearn") from error
-    from fairkit_onnx.write.graph import ML_OPSET, OPSET
 
     options = {"zipmap": False} if task != "regression" else None
     if margin:
@@ -320,8 +317,6 @@ def _add_torch(graph: GraphBuilder, matrix: str, module: Any, width: int) -> str
 
     import onnx
     import torch
-
-    from fairkit_onnx.write.graph import OPSET
 
     copy = module.cpu().eval()
     example = torch.zeros(2, width)

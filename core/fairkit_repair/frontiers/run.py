@@ -475,13 +475,9 @@ def chance(point: Point, axis: str, choice: Choice, rows: Judged) -> float | Non
 def pick(
     points: Sequence[Point], axes: tuple[str, str], choice: Choice, rows: Judged, moved: Collection[int] = ()
 ) -> tuple[int | None, str]:
-    """Pick a point by rule.
+    """Return a point's place by rule (None: none is done), and a remark where the rule could not be kept.
 
-    Returns
-    -------
-    int or None, str
-        Its place, and a remark where the rule could not be kept ("" where it could). A model that decides all people
-        alike, or that is among the `moved` ones, is picked only where there is no other.
+    A model that decides all people alike, or that is among the `moved` ones, is picked only where there is no other.
     """
     scored = {i: scores for i, point in enumerate(points) if (scores := _scores(point, axes))}
     if not scored:

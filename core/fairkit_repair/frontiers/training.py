@@ -20,7 +20,7 @@ from fairkit.settings import ModelOptions
 from fairkit.support.lazy_dataclass import dataclass, field, replace
 from fairkit.support.timings import phase, threads
 from fairkit_repair.frontiers.state import Measure, Point, measures_of, point_key
-from fairkit_repair.mitigation.choose import find_mitigator
+from fairkit_repair.mitigation.choose import as_mitigator, find_mitigator
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -153,7 +153,6 @@ def _fit(setup: Setup, jobs: Sequence[Job]) -> list[bytes]:
     from fairkit_onnx.file import OnnxModel
     from fairkit_onnx.write.export import export_bytes
     from fairkit_repair.learners import fit_learner
-    from fairkit_repair.mitigation.choose import as_mitigator
     from fairkit_repair.mitigation.learned import check_task, fit_files, run_of
     from fairkit_repair.postprocess import aimed
 

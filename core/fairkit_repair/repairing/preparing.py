@@ -18,7 +18,7 @@ from fairkit.planning.run import installed
 from fairkit.progress import no_progress
 from fairkit.support.lazy_dataclass import dataclass, field
 from fairkit_onnx.file import OnnxModel
-from fairkit_onnx.write.export import export_bytes
+from fairkit_onnx.write.export import BaseModel, export_bytes
 from fairkit_repair.learners import check_target, fit_learner
 from fairkit_repair.mitigation.choose import find_mitigator, split_dataset
 from fairkit_repair.mitigation.learned import BEFORE, check_leak, valued
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from fairkit.fitted import Run
     from fairkit.objective import Objective
     from fairkit.results.rules import Rule
-    from fairkit_onnx.write.export import BaseModel
     from fairkit_repair.repairing.chance import Forecast, Limited
     from fairkit_repair.scored_rows import Study
 
@@ -156,7 +155,6 @@ def learner_of(run: Run) -> str:
 def base_of(model: OnnxModel, table: Table) -> BaseModel:
     """Return a given model, bound to the rows."""
     from fairkit.settings import ModelOptions
-    from fairkit_onnx.write.export import BaseModel
 
     table = dataclasses.replace(table, features=table.roles.features or table.features)
     graded = table.task == "ranking" and table.roles.favorable is None

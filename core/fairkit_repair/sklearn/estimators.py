@@ -16,7 +16,7 @@ from fairkit.support.calls import checked
 from fairkit_onnx.write.graph import ML_OPSET, OPSET, GraphBuilder
 from fairkit_repair.mitigation.choose import find_mitigator
 from fairkit_repair.sklearn.base import Face, face, written
-from fairkit_repair.sklearn.post import frame_columns, group_codes, sensitive_matrix, sensitive_names
+from fairkit_repair.sklearn.post import frame_columns, group_codes, post_estimator, sensitive_matrix, sensitive_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -223,7 +223,6 @@ def mitigator(plugin: str | type[Mitigator]) -> type[Any]:
 
 def _post(method: type[Mitigator]) -> type[Any]:
     from fairkit_repair.postprocess import PostProcessor
-    from fairkit_repair.sklearn.post import post_estimator
 
     if not issubclass(method, PostProcessor):
         raise ParameterError(f"{method.name} repairs a model; use fairkit.mitigate({method.name!r}, data, model=...)")

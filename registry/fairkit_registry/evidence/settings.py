@@ -7,7 +7,7 @@ import functools
 import math
 from typing import TYPE_CHECKING, Any, Self
 
-from fairkit.errors import FairkitError
+from fairkit.errors import FairkitError, did_you_mean
 from fairkit.settings import AuditSettings, ModelOptions, declared
 from fairkit.support.lazy_dataclass import dataclass, field
 from fairkit_registry.errors import CertificateError
@@ -279,7 +279,6 @@ def lines(record: Mapping[str, Any]) -> list[str]:
 def check_names(pins: Iterable[str], where: str) -> None:
     """Refuse names of settings that no audit has."""
     from fairkit.data.roles import Roles
-    from fairkit.errors import did_you_mean
 
     settings = {f"data.{each.name}" for each in dataclasses.fields(Roles)}
     settings |= {f"model.{each.name}" for each in dataclasses.fields(ModelOptions)}

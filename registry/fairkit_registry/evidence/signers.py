@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from fairkit.errors import FairkitError
+from fairkit.errors import FairkitError, PluginError
 from fairkit.support.files import check_writable, write_atomic
 from fairkit.support.lazy_dataclass import dataclass
 from fairkit_registry.errors import KeyFileError, RegistryError
@@ -165,7 +165,6 @@ def _parse(raw: bytes, path: Path, passphrase: AskPassphrase) -> Signer:
 
 def _plugged(name: str, address: str, passphrase: AskPassphrase) -> Signer:
     from fairkit import plugins
-    from fairkit.errors import PluginError
 
     if name not in {info.name for info in plugins.find()}:
         raise KeyFileError(

@@ -31,14 +31,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from fairkit.errors import PolicyError, did_you_mean
 from fairkit.results.rules import Rule
 from fairkit.support.lazy_dataclass import dataclass
-from fairkit_registry.blobs import is_digest
+from fairkit_registry.blobs import is_digest, summarise
 from fairkit_registry.errors import CertificateError, RegistryError
 from fairkit_registry.evidence import settings as pins
 from fairkit_registry.evidence.certificate import Certificate, check_lock, signed_table, verify
 from fairkit_registry.evidence.predicate import CLOCK_SKEW
 from fairkit_registry.evidence.signed import PolicyLock, read_limited
 from fairkit_registry.evidence.signers import load_public, parse_public
-from fairkit_registry.promotion.case import ALL, worse_findings
+from fairkit_registry.promotion.case import ALL, check_serving, worse_findings
 from fairkit_registry.store.index import AliasPolicy
 
 if TYPE_CHECKING:
@@ -208,8 +208,6 @@ def _free(case: Case, found: Mapping[str, object]) -> list[str]:
 
 def _as_served(case: Case, deciding: Certificate) -> dict[str, Any]:
     """Return the settings without features that are only the names of the model's own inputs."""
-    from fairkit_registry.blobs import summarise
-
     settings = dict(deciding.settings)
     features = settings.get("data", {}).get("features")
     if not features or len(features) < 2 or "data.features" in case.alias.policy.settings:
@@ -287,8 +285,6 @@ class Plain:
 
     def judge(self, case: Case, deciding: Certificate) -> None:
         """Refuse what is not shown."""
-        from fairkit_registry.promotion.case import check_serving
-
         check_serving(case, deciding)
 
 
