@@ -375,7 +375,7 @@ def nearest(z: Floats, count: int) -> tuple[NDArray[np.int32], Singles]:
     tree = build_tree(z, bounding_coordinates(z))
     filled = lane_maxima(np.zeros((1, len(z))), tree.order, tree.first)[0]
     rows = tree.z, tree.order, tree.centre, tree.half, tree.slack, tree.first
-    return _nearest(*rows, tree.shrink, filled, count)  # type: ignore[no-any-return]
+    return _nearest(*rows, tree.shrink, filled, count)
 
 
 @numba.njit(cache=True, fastmath=FAST, error_model="numpy")
