@@ -52,7 +52,7 @@ class _Later:
         self.name, self.cls = name, cls
 
     def __get__(self, instance: object, owner: type) -> Any:
-        body: dict[str, Any] = {one.name: one for one in self.cls.__dataclass_fields__.values()}
+        body: dict[str, Any] = {one.name: one for one in fields(self.cls)}
         body |= {"__annotations__": {name: one.type for name, one in body.items()}}
         also = ("__module__", "__qualname__", "__doc__", "__post_init__")
         body |= {name: getattr(self.cls, name) for name in also if hasattr(self.cls, name)}
