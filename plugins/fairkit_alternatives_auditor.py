@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -17,6 +16,7 @@ from fairkit.hookspecs import hookimpl
 from fairkit.metrics import Headline, Term
 from fairkit.parameters import parameter
 from fairkit.results.findings import Finding
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_alternatives.laws import Law
 from fairkit_alternatives.record import KEY, Alternatives, entry_of
 from fairkit_alternatives.statements import Disagreement, PairedCounts

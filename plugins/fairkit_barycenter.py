@@ -19,7 +19,6 @@ from fairkit_onnx.write.export import TabularModel, add_outputs
 from fairkit_onnx.write.graph import GraphBuilder
 from fairkit_onnx.write.rules import GroupCodes
 from fairkit_repair.learners import check_target, fit_learner
-from fairkit_repair.repairing.chance import out_of_folds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -198,6 +197,8 @@ class Barycenter(Mitigator):
 
     def _out_of_fold(self, learner: str, table: Table, run: Run) -> NDArray[np.float32]:
         """Return each row's prediction by a model that was not trained on it, shape [n]."""
+        from fairkit_repair.repairing.chance import out_of_folds
+
         fold = run.rng().permutation(len(table)) % self.parameters.folds
         (scores,) = out_of_folds(
             table,

@@ -20,7 +20,6 @@ from fairkit_onnx.write.export import TabularModel, add_outputs
 from fairkit_onnx.write.graph import GraphBuilder
 from fairkit_onnx.write.rules import GroupCodes
 from fairkit_repair.learners import check_target, fit_learner
-from fairkit_repair.repairing.chance import out_of_folds
 from fairkit_repair.scored_rows import even_folds
 
 if TYPE_CHECKING:
@@ -189,6 +188,8 @@ class LinearPost(Mitigator):
         self, learner: str, table: Table, groups: Groups, seen: Table | None, run: Run
     ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
         """Return each row's probabilities by models that were not trained on it: of classes, and of cells."""
+        from fairkit_repair.repairing.chance import out_of_folds
+
         cells = groups.codes * (int(table.target.max()) + 1) + table.target.astype(np.int64)
         fold = even_folds(cells, self.parameters.folds or _fold_count(len(table)), run.rng())
 

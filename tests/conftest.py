@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,20 +20,17 @@ settings.load_profile("steady")
 ROOT = Path(__file__).resolve().parents[1]
 
 LONGEST = (
-    "fairkit_individual/test_contract.py",
-    "fairkit_fair_regression/test_contract.py",
-    "fairkit_testing/test_author_docs.py",
+    "fairkit_testing/test_every_plugin.py",
     "fairkit_registry/test_crash.py",
     "outside/distributed/test_certificates.py",
-    "outside/distributed/test_cluster.py",
-    "outside/distributed/test_training.py",
-    "fairkit_testing/test_new_project.py",
+    "outside/sources/test_queries.py",
+    "fairkit_mlflow/test_aliases.py",
     "docs/test_pages.py",
     "docs/test_site.py",
     "docs/test_tutorial.py",
     "fairkit_repair/test_estimators.py",
 )
-"""Files that take longest, although some have few tests: begun first, so that no worker waits for one at the end."""
+"""Files that take longest, or bring a room of `TOGETHER` with them: begun first, so that no worker waits at the end."""
 
 TOGETHER = (
     {"fairkit_all_inputs"}, {"fairkit_budro", "fairkit_individual", "fairkit_similarity"},
@@ -122,19 +119,6 @@ def public_data() -> Path:
     if folder is None:
         pytest.skip("set FAIRKIT_DATA to a folder with the public data sets as Parquet files")
     return folder
-
-
-@pytest.fixture
-def contract() -> Callable[..., None]:
-    """Hold a plugin to the contract of all plugins; nothing of it is imported before the test runs."""
-
-    def hold(name: str, **more: Any) -> None:
-        from fairkit_testing import run_checks
-
-        broken = [outcome for outcome in run_checks(name, **more) if outcome.status == "failed"]
-        assert broken == []
-
-    return hold
 
 
 @dataclass(frozen=True)

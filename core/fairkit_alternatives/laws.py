@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Self
@@ -15,6 +14,7 @@ import numpy as np
 
 from fairkit.errors import ParameterError, did_you_mean
 from fairkit.support.files import record_of
+from fairkit.support.lazy_dataclass import dataclass, field, fields
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from fairkit.errors import DataError
 from fairkit.support.files import read_small
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_alternatives.laws import Law
 from fairkit_alternatives.statements import (
     Aim,

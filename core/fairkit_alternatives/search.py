@@ -9,7 +9,6 @@ import math
 import os
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +26,7 @@ from fairkit.progress import Progress, no_progress
 from fairkit.settings import ModelOptions, at_threshold
 from fairkit.support.calls import checked
 from fairkit.support.files import write_atomic
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_alternatives.laws import Law, independent_weights, sensitive_columns
 from fairkit_alternatives.record import Alternatives, close_draws, entry_of
 from fairkit_alternatives.statements import Aim, Disagreement, PairedCounts, denominators, resolution

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -29,6 +28,7 @@ from fairkit.intervals import clopper_pearson, two_sided
 from fairkit.planning.assumptions import target_of
 from fairkit.plugins import installed_metrics
 from fairkit.statistics import Sums
+from fairkit.support.lazy_dataclass import dataclass
 from fairkit_comparing.collect import Paired, paired
 from fairkit_comparing.disparities import change, differences, ratios
 

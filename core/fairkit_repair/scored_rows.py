@@ -15,7 +15,6 @@ from fairkit.errors import ParameterError, PolicyError
 from fairkit.models.scorer import bound
 from fairkit.support.files import record_of
 from fairkit.support.lazy_dataclass import dataclass, field
-from fairkit_comparing.run import comparison, paired_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -379,6 +378,8 @@ def audit_beside(
     compared: Dataset | None = None,
 ) -> tuple[list[Report], Comparison]:
     """Audit models and compare them with the first; every row is scored once by each."""
+    from fairkit_comparing.run import comparison, paired_up
+
     data.learn(engine.total)
     scorers = [bound(model, data, each) for model, each in zip(models, options, strict=True)]
     audits = [loaded.about(scorer, data, engine, progress, index=index) for index, scorer in enumerate(scorers)]

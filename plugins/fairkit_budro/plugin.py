@@ -16,7 +16,6 @@ from fairkit.support.lazy_dataclass import dataclass, field
 from fairkit_onnx.write.graph import GraphBuilder
 from fairkit_onnx.write.trees import add_ensemble, xgboost_trees
 from fairkit_repair.learners import check_target, encoder_for, fit_learner
-from fairkit_repair.mitigation.choose import stratified
 from fairkit_similarity.metric import directions_parameter, strength_parameter
 from fairkit_similarity.training import refuse_directions
 
@@ -166,6 +165,8 @@ class BuDRO(Mitigator):
             return table, None
         if validation is not None:
             return table, validation
+        from fairkit_repair.mitigation.choose import stratified
+
         held_out = stratified(table.target.astype(np.int64), self.parameters.validation_share, run.rng())
         return table.take(~held_out), table.take(held_out)
 

@@ -16,7 +16,6 @@ from fairkit_onnx.write.export import add_outputs
 from fairkit_onnx.write.graph import GraphBuilder, add_mixture_outputs, add_prefix_sums, mixture_chance
 from fairkit_onnx.write.trees import add_ensemble, lightgbm_trees
 from fairkit_repair.learners import check_target, fit_learner
-from fairkit_repair.mitigation.choose import stratified
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -132,6 +131,8 @@ class FairGBM(Mitigator):
 
     def _held(self, table: Table, groups: Groups, run: Run) -> NDArray[np.bool_]:
         """Choose validation rows, group by group and label by label."""
+        from fairkit_repair.mitigation.choose import stratified
+
         cells = 2 * groups.codes + table.target.astype(np.int64)
         share = self.parameters.validation_share or min(0.2, max(0.1, 0.2 * (20_000 / len(table)) ** 0.5))
         return stratified(cells, share, run.rng())

@@ -15,7 +15,6 @@ from fairkit.errors import DataError, ParameterError, did_you_mean
 from fairkit.intervals import guarded, two_sided
 from fairkit.parameters import parameter
 from fairkit.support.lazy_dataclass import dataclass, replace
-from fairkit_watch.counting import Cells, gradients, parts_of
 from fairkit_why.permutation_walks import by_cluster, clustered, effective
 
 if TYPE_CHECKING:
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from fairkit.auditors import AuditContext
     from fairkit.data.arrow_types import Batch
     from fairkit.models.scorer import Predictions
+    from fairkit_watch.counting import Cells
 
     Array = NDArray[np.float64]
     Ints = NDArray[np.int64]
@@ -364,6 +364,8 @@ def allowed_columns(chosen: Parameters, context: AuditContext) -> tuple[str, ...
 
 def cells_of(outcome: Array, decision: Array, weights: Array | None) -> Cells:
     """Count rows; a chance of a favorable decision counts as such, and weights as the effective number of rows."""
+    from fairkit_watch.counting import Cells
+
     w = np.ones(len(outcome)) if weights is None else weights
     sums = [w @ ((outcome == y) * (decision if yes else 1 - decision)) for y in (0, 1) for yes in (0, 1)]
     return Cells(np.array(sums) * effective(weights, len(outcome)) / w.sum())
@@ -402,6 +404,8 @@ def design_effects(
     cells: tuple[Cells, Cells],
 ) -> list[float]:
     """Return by how much clusters multiply the variances of the three parts (at least 1)."""
+    from fairkit_watch.counting import gradients, parts_of
+
     rates = [cell.rates(0.5) for cell in cells]
     pulls = []
     for y, d, w, (pi, t, f), by in zip(outcome, decision, weights, rates, gradients(*rates), strict=True):

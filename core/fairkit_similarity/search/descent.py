@@ -374,9 +374,8 @@ def nearest(z: Floats, count: int) -> tuple[NDArray[np.int32], Singles]:
     """Find the `count` nearest rows of every row, itself among them."""
     tree = build_tree(z, bounding_coordinates(z))
     filled = lane_maxima(np.zeros((1, len(z))), tree.order, tree.first)[0]
-    index, distance = _nearest(tree.z, tree.centre, tree.half, tree.slack, tree.first, tree.shrink, filled, count)
-    rows = tree.order[index[tree.place]].astype(np.int32)
-    return rows, distance[tree.place]
+    rows = tree.z, tree.order, tree.centre, tree.half, tree.slack, tree.first
+    return _nearest(*rows, tree.shrink, filled, count)
 
 
 @numba.njit(cache=True, fastmath=FAST, error_model="numpy")
@@ -425,12 +424,20 @@ def _sift_down(keys: Floats, items: Ints, size: int) -> None:
 
 @numba.njit(cache=True, parallel=True, error_model="numpy")
 def _nearest(  # noqa: PLR0912 -- one compiled loop, as in `fairkit_similarity.search.descent`
-    z: Floats, centre: Singles, half: Singles, slack: Singles, first: Ints, shrink: float, filled: Floats, count: int
-) -> tuple[Ints, Singles]:
-    """Answer all rows, by place in the tree; a heap holds the nearest so far, the farthest of them on top."""
+    z: Floats,
+    rows: Ints,
+    centre: Singles,
+    half: Singles,
+    slack: Singles,
+    first: Ints,
+    shrink: float,
+    filled: Floats,
+    count: int,
+) -> tuple[NDArray[np.int32], Singles]:
+    """Answer all rows, which stand in the tree as `rows` says; a heap holds the nearest so far, the farthest on top."""
     n = len(z)
     leaves, top, price = first[1], len(first) - 2, 1.0 - shrink
-    out = np.empty((n, count), np.int64)
+    out = np.empty((n, count), np.int32)
     distance = np.empty((n, count), np.float32)
     for chunk in numba.prange(-(-n // NEAREST_CHUNK)):
         stack, level = np.empty(FANOUT * 20, np.int64), np.empty(FANOUT * 20, np.int64)
@@ -477,6 +484,6 @@ def _nearest(  # noqa: PLR0912 -- one compiled loop, as in `fairkit_similarity.s
                     level[at] = at_level - 1
             order = np.argsort(keys, kind="mergesort")
             for t in range(count):
-                out[here, t] = items[order[t]]
-                distance[here, t] = keys[order[t]]
+                out[rows[here], t] = rows[items[order[t]]]
+                distance[rows[here], t] = keys[order[t]]
     return out, distance
