@@ -169,17 +169,17 @@ BUDGETS = {
     "core/fairkit_onnx": 10_250,
     "core/fairkit_repair": 7_500,
     "core/fairkit_similarity": 4_000,
-    "core/fairkit_watch": 3_750,
+    "core/fairkit_watch": 3_500,
     "plugins/fairkit_all_inputs": 4_000,
     "plugins/fairkit_group": 6_000,
     "plugins/fairkit_why": 3_000,
     "plugins/fairkit_subgroups": 3_000,
     "plugins/fairkit_correspondence": 3_750,
-    "registry": 6_500,
+    "registry": 6_250,
     "cli": 14_500,
 }
 """Lines of each package, rounded up to the next 250; what is not named shares `OTHERS`. Lowered, never raised."""
-OTHERS = {"core": 8_250, "plugins": 18_250}
+OTHERS = {"core": 8_000, "plugins": 17_000}
 COMMANDS, OPTIONS, OF_ONE = 36, 394, 30
 """Commands, the options of all of them, and the most that one may have; `NEW` ones are not counted. Lowered only."""
 NEW = ("data", "parity", "alternatives")

@@ -82,7 +82,9 @@ class Judge:
             return sequences.ratio(ends, how)
         if self.settings.columns.weights is not None:
             return self._weighted(ends, alpha, largest=kind != "smallest")
-        grid = lambda_grid(self._expected(question.split, split.groups, rate))
+        rates = [self.settings.reference.rate(question.split, group, rate.name) for group in split.groups]
+        expected = [value for value in rates if value is not None]
+        grid = lambda_grid(sum(expected) / len(expected) if expected else None)
         return sequences.extreme(ends, how, grid, largest=kind != "smallest")
 
     def _weighted(self, ends: Ends, alpha: float, *, largest: bool) -> tuple[Array, Array]:
@@ -145,11 +147,6 @@ class Judge:
             grid = lambda_grid(self.settings.reference.shares.get(name, {}).get(group))
             low[..., g], high[..., g] = rate_limits(rows[..., g], total[..., g], spending[g], grid)
         return RulePath(value, low, high)
-
-    def _expected(self, split: str, groups: Sequence[str], rate: type[Rate]) -> float | None:
-        rates = [self.settings.reference.rate(split, group, rate.name) for group in groups]
-        rates_known = [rate for rate in rates if rate is not None]
-        return sum(rates_known) / len(rates_known) if rates_known else None
 
     def _best(self, split: str, groups: Sequence[str]) -> Array:
         """Return information₀ of each pair: that of a tenth of the rows expected, split as the reference says."""
