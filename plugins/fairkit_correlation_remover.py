@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 import fairkit
 from fairkit.learners import INSTALLED, LEARNERS
-from fairkit.support.lazy_dataclass import dataclass
 from fairkit_onnx.write.encode import LinearEncoding, fit_encoder
 from fairkit_repair.preprocess import PreParameters, Prepared, PreProcessor
 

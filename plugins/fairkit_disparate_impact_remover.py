@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import fairkit
 from fairkit.learners import INSTALLED, LEARNERS
-from fairkit.support.lazy_dataclass import dataclass
 from fairkit_onnx.write.encode import NumberColumn
 from fairkit_onnx.write.rules import GroupCodes, step_tree
 from fairkit_onnx.write.trees import add_ensemble

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 import fairkit
 from fairkit.mitigators import Capability
-from fairkit.support.lazy_dataclass import dataclass
 from fairkit_repair.learners import fit_learner
 from fairkit_repair.preprocess import PreParameters, Prepared, PreProcessor
 

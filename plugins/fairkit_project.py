@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,6 @@ import numpy as np
 import fairkit
 from fairkit.learners import INSTALLED, LEARNERS
 from fairkit.mitigators import Capability
-from fairkit.support.lazy_dataclass import dataclass
 from fairkit_onnx.write.encode import LinearEncoding
 from fairkit_repair.preprocess import PreParameters, Prepared, PreProcessor
 from fairkit_similarity.metric import directions_parameter, strength_parameter

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 import fairkit
 from fairkit.mitigators import Capability
-from fairkit.support.lazy_dataclass import dataclass
 from fairkit_alternatives.laws import independent_weights
 from fairkit_repair.preprocess import PreParameters, Prepared, PreProcessor
 

@@ -15,7 +15,7 @@ from fairkit.errors import FairkitError
 from fairkit.fitted import FittedModel, Run
 from fairkit.learners import INSTALLED
 from fairkit_onnx.write import export
-from fairkit_onnx.write.export import TabularModel, check_parity, export_bytes, runner_of
+from fairkit_onnx.write.export import TabularModel, export_bytes, runner_of
 from fairkit_repair.learners import encoder_for, fit_estimator
 from fairkit_testing.samples import (
     COLUMNS,
@@ -105,7 +105,7 @@ def check_mitigator_onnx_equals_memory(trained: Trained) -> None:
         require(not domains, f"{task}: the file needs operators of {sorted(domains)}; plain ONNX runs anywhere")
         fresh = unseen_columns(task)
         try:
-            check_parity(proto, model, fresh, tolerance=1e-4)
+            export.check_parity(proto, model, fresh, tolerance=1e-4)
         except Exception as error:
             raise ContractError(
                 f"{task}: on rows that training did not see (other values of text columns, higher and lower "

@@ -1,4 +1,4 @@
-"""The contract that every plugin keeps, on each of ours."""
+"""Every plugin that ships with fairkit keeps the contract of all plugins, and is shown whole."""
 
 from __future__ import annotations
 
@@ -28,3 +28,13 @@ def test_contract(name):
 
 def test_no_plugin_of_ours_is_left_out():
     assert {one.name for one in plugins.find() if one.built_in} == {*QUICK, *LONG}
+
+
+def test_show_names_all_that_a_plugin_offers():
+    """A kind of classes that it forgot could be asked for, and was shown nowhere."""
+    from fairkit_cli.plugins import describe
+
+    for found in plugins.find():
+        plugin = plugins.load(found.name)
+        shown = [entry["name"] for kind in describe(plugin).values() if isinstance(kind, list) for entry in kind]
+        assert sorted(shown) == sorted(cls.name for classes in plugin.classes.values() for cls in classes)
