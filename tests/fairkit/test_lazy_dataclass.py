@@ -6,6 +6,8 @@ import copy
 import dataclasses
 import inspect
 import pickle
+import sys
+import types
 from dataclasses import FrozenInstanceError
 
 import pytest
@@ -98,6 +100,21 @@ class Packed:
 
 def test_it_goes_into_other_processes():
     assert pickle.loads(pickle.dumps(Packed(3, ("a",)))) == Packed(3, ("a",))
+
+
+def test_class_variables_of_another_file_are_no_arguments(monkeypatch):
+    elsewhere = types.ModuleType("elsewhere")
+    monkeypatch.setitem(sys.modules, "elsewhere", elsewhere)
+    code = "from typing import ClassVar\nfrom fairkit.support.lazy_dataclass import dataclass\n"
+    code += "@dataclass(frozen=True)\nclass Base:\n    kind: ClassVar[str] = 'a'\n    size: int = 1\n"
+    exec(code, vars(elsewhere))  # annotations are text there, as here
+
+    @lazy_dataclass.dataclass(frozen=True)
+    class Child(elsewhere.Base):
+        more: int = 2
+
+    assert repr(Child(3)).endswith("Child(size=3, more=2)")
+    assert Child(3).kind == "a"
 
 
 def test_nothing_is_compiled_before_it_is_used(monkeypatch):
