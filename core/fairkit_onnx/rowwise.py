@@ -144,8 +144,6 @@ def lengths(proto: onnx.ModelProto, widths: Mapping[str, Sequence[int]]) -> dict
     `proto`: the plain file's message (`check_file`); `widths`: by input, the lengths of its axes after the first, where
     the file leaves them open.
     """
-    from onnx import helper
-
     versions = {entry.domain: entry.version for entry in proto.opset_import}
     tensors = {tensor.name: Tensor(tuple(tensor.dims), tensor) for tensor in proto.graph.initializer}
     for entry in proto.graph.input:
@@ -154,7 +152,7 @@ def lengths(proto: onnx.ModelProto, widths: Mapping[str, Sequence[int]]) -> dict
         if node.op_type == "Constant":
             tensors[node.output[0]] = _constant(node)
             continue
-        attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+        attributes = {attribute.name: _value_of(attribute) for attribute in node.attribute}
         try:
             require(all(not name or name in tensors for name in node.input), "an input is not made before it")
             call = Call(
@@ -169,6 +167,16 @@ def lengths(proto: onnx.ModelProto, widths: Mapping[str, Sequence[int]]) -> dict
     _check_declared(proto, tensors)
     _check_inferred(proto, tensors)
     return tensors
+
+
+def _value_of(attribute: onnx.AttributeProto) -> Any:
+    """Return an attribute's value; many numbers as an array, for a list takes five times the memory."""
+    from onnx import helper
+
+    for numbers, kind in ((attribute.ints, np.int64), (attribute.floats, np.float64)):
+        if len(numbers) > 1_000:
+            return np.fromiter(numbers, kind, len(numbers))
+    return helper.get_attribute_value(attribute)
 
 
 def _input(entry: onnx.ValueInfoProto, widths: Mapping[str, Sequence[int]]) -> Dims:
