@@ -32,7 +32,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairkit.limits import BLOCK, all_pairs, clopper_pearson, largest, selected_quantile, share_limits, student, wilson
+from fairkit.limits import (
+    BLOCK,
+    all_pairs,
+    bisected,
+    clopper_pearson,
+    largest,
+    selected_quantile,
+    share_limits,
+    student,
+    wilson,
+)
 from fairkit.support.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -92,11 +102,7 @@ def studentised_range(groups: int, confidence: float) -> float:
         inner = np.clip(cdf - np.interp(x - q, fine, fine_cdf), 0, 1) ** (groups - 1)
         return float(groups * np.trapezoid(phi * inner, x))
 
-    low, high = 0.0, 50.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if probability(middle) < confidence else (low, middle)
-    return (low + high) / 2
+    return sum(bisected(lambda q: probability(q) < confidence, 0.0, 50.0, 60)) / 2
 
 
 def pairwise_quantile(groups: int, confidence: float) -> float:
@@ -382,8 +388,4 @@ def kolmogorov_quantile(confidence: float) -> float:
     def survival(x: float) -> float:
         return float(2 * sum((-1) ** (k - 1) * math.exp(-2 * (k * x) ** 2) for k in range(1, 40)))
 
-    low, high = 0.3, 5.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if survival(middle) > 1 - confidence else (low, middle)
-    return (low + high) / 2
+    return sum(bisected(lambda x: survival(x) > 1 - confidence, 0.3, 5.0, 60)) / 2

@@ -294,13 +294,20 @@ def selected_quantile(groups: int, apart: float, evenness: float, tail: float) -
 @functools.lru_cache(maxsize=4_096)
 def _solved(groups: int, tenths: int, twentieths: int, tail: float) -> float:
     apart, rest = tenths / 10, max(twentieths, 1) / 20
-    low, high = 0.0, _NORMAL.inv_cdf(1 - tail)
-    for _ in range(_SELECTION_STEPS):
-        middle = (low + high) / 2
+
+    def within(factor: float) -> float:
         # in units of one group's error, √2 of which make a pair's
-        within = _range_within(math.sqrt(2) * (apart - middle), apart / math.sqrt(2), groups - 2, rest)
-        low, high = (middle, high) if within > tail else (low, middle)
-    return high
+        return _range_within(math.sqrt(2) * (apart - factor), apart / math.sqrt(2), groups - 2, rest)
+
+    return bisected(lambda factor: within(factor) > tail, 0.0, _NORMAL.inv_cdf(1 - tail), _SELECTION_STEPS)[1]
+
+
+def bisected(below: Callable[[float], bool], low: float, high: float, steps: int) -> tuple[float, float]:
+    """Return the ends between which `below` turns from true to false, after so many halvings."""
+    for _ in range(steps):
+        middle = (low + high) / 2
+        low, high = (middle, high) if below(middle) else (low, middle)
+    return low, high
 
 
 def _range_within(width: float, shift: float, others: int, scale: float) -> float:
@@ -331,11 +338,7 @@ def turning_odds(keeps: Callable[[float], bool]) -> float | None:
         return None
     if keeps(1e3):
         return math.inf
-    low, high = 0.0, math.log(1e3)
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (middle, high) if keeps(math.exp(middle)) else (low, middle)
-    return math.exp(low)
+    return math.exp(bisected(lambda log: keeps(math.exp(log)), 0.0, math.log(1e3), 40)[0])
 
 
 # The upper tail of the chi-square distribution.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, cast
 
 from fairkit.support.lazy_dataclass import dataclass, field
-from fairkit.support.lazy_package import imported
 
 if TYPE_CHECKING:
     import datetime
@@ -19,8 +19,8 @@ Kind = Literal["text", "count", "percent", "ratio", "number", "p"]
 Cell = str | int | float | None
 
 
-FORMAT = "fairkit_laws.files:Toml"
-"""What reads and renders packs."""
+FORMAT = "fairkit_laws.files"
+"""The module that reads and renders packs."""
 
 
 class Pack(ABC):
@@ -195,25 +195,17 @@ class Rendering:
         return tuple(table for item in self.items for table in item.tables)
 
 
-class PackFormat(ABC):
-    """What reads the texts of packs and fills them from an audit; fairkit's own is the plugin ``laws``."""
+class PackFormat(Protocol):
+    """What reads the texts of packs and fills them from an audit: a module of the plugin ``laws``."""
 
-    name: ClassVar[str]
-
-    @classmethod
-    @abstractmethod
-    def read(cls, name: str, text: str) -> PackFile:
+    def read_pack(self, name: str, text: str) -> PackFile:
         """Read a pack's TOML; raises `ConfigError` that names what is missing, unknown or of another kind."""
 
-    @classmethod
-    @abstractmethod
-    def read_facts(cls, pack: PackFile, record: Mapping[str, Any]) -> dict[str, str | bool]:
+    def read_facts(self, pack: PackFile, record: Mapping[str, Any]) -> dict[str, str | bool]:
         """Check a person's facts against a pack; raises `ConfigError` for an unknown key or a value of another kind."""
 
-    @classmethod
-    @abstractmethod
     def render(
-        cls,
+        self,
         pack: PackFile,
         report: Report,
         facts: Mapping[str, str | bool],
@@ -225,13 +217,10 @@ class PackFormat(ABC):
     ) -> Rendering:
         """Fill a pack with an audit, what a person stated and accepts, the certificate, and a look at a watch."""
 
-    @classmethod
-    @abstractmethod
-    def clauses(cls, pack: PackFile, today: datetime.date) -> list[dict[str, Any]]:
+    def clauses(self, pack: PackFile, today: datetime.date) -> list[dict[str, Any]]:
         """Return a record of each clause on a day: state, source, words, mark, next check, what it lacks."""
 
 
-def pack_format() -> type[PackFormat]:
-    """Return the class that reads and renders packs."""
-    reader: type[PackFormat] = imported(FORMAT)
-    return reader
+def pack_format() -> PackFormat:
+    """Return what reads and renders packs."""
+    return cast("PackFormat", import_module(FORMAT))

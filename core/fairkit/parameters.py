@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import collections.abc
 import dataclasses
-import math
+import operator
 import types
 import typing
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin
 
 from fairkit.errors import ParameterError, RenamedWarning, did_you_mean
@@ -259,39 +259,28 @@ def _converted(hint: Any, value: Any, *, owner: str, name: str) -> Any:
 
 
 def _check_range(field: dataclasses.Field[Any], value: Any, *, owner: str) -> None:
-    metadata = field.metadata
+    bounds = [(bound, holds) for name, (_, holds) in _BOUNDS.items() if (bound := field.metadata.get(name)) is not None]
     for number in value if isinstance(value, (tuple, list)) else (value,):
         if isinstance(number, bool) or not isinstance(number, (int, float)):
             continue
-        low, high = metadata.get("minimum"), metadata.get("maximum")
-        above, below = metadata.get("above"), metadata.get("below")
-        wrong = (
-            (low is not None and number < low)
-            or (high is not None and number > high)
-            or (above is not None and number <= above)
-            or (below is not None and number >= below)
-        )
-        if wrong:
-            limits = _range_text(metadata).removeprefix(", ")
+        if not all(holds(number, bound) for bound, holds in bounds):
+            limits = _range_text(field.metadata).removeprefix(", ")
             raise ParameterError(f"{owner}: {field.name} must be {limits}, not {number}")
+
+
+_BOUNDS = {
+    "minimum": ("at least", operator.ge),
+    "above": ("above", operator.gt),
+    "maximum": ("at most", operator.le),
+    "below": ("below", operator.lt),
+}
 
 
 def _range_text(metadata: Mapping[str, Any]) -> str:
     low, high = metadata.get("minimum"), metadata.get("maximum")
-    above, below = metadata.get("above"), metadata.get("below")
     if low is not None and high is not None:
         return f", {low:g} to {high:g}"
-    parts = [
-        text
-        for bound, text in (
-            (low, "at least {:g}"),
-            (above, "above {:g}"),
-            (high, "at most {:g}"),
-            (below, "below {:g}"),
-        )
-        if bound is not None
-        for text in [text.format(bound)]
-    ]
+    parts = [f"{text} {metadata[name]:g}" for name, (text, _) in _BOUNDS.items() if metadata.get(name) is not None]
     return ", " + " and ".join(parts) if parts else ""
 
 
@@ -334,23 +323,17 @@ class Unreadable(Exception):  # noqa: N818 - whoever knows the parameter's name 
 
 def convert(hint: Any, value: Any) -> Any:
     """Read a value as a type."""
-    if hint is Any:
+    if hint is Any or (isinstance(hint, type) and hint not in (int, float) and isinstance(value, hint)):
         return value
-    for applies, read in _CONVERTERS:
-        if applies(hint):
-            return read(hint, value)
-    simple = {bool: _convert_bool, int: _convert_int, float: _convert_float, str: _convert_str}.get(hint)
-    if simple is not None:
-        return simple(value)
-    if isinstance(hint, type) and isinstance(value, hint):
-        return value
-    raise Unreadable
-
-
-def _convert_mapping(_: Any, value: Any) -> dict[str, Any]:
-    if not isinstance(value, Mapping):
-        raise Unreadable
-    return dict(value)
+    if get_origin(hint) is Literal:
+        return _convert_literal(hint, value)
+    if _is_union(hint):
+        return _convert_union(hint, value)
+    if is_mapping(hint) and isinstance(value, Mapping):
+        return dict(value)
+    if _is_sequence(hint):
+        return _convert_sequence(hint, value)
+    return _convert_plain(hint, value)
 
 
 def _convert_literal(hint: Any, value: Any) -> Any:
@@ -391,42 +374,19 @@ def _convert_sequence(hint: Any, value: Any) -> Any:
     return converted if hint is list or get_origin(hint) is list else tuple(converted)
 
 
-def _convert_bool(value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, str) and value.lower() in _TRUE | _FALSE:
+def _convert_plain(kind: Any, value: Any) -> Any:
+    if kind is bool and isinstance(value, str) and value.lower() in _TRUE | _FALSE:
         return value.lower() in _TRUE
-    raise Unreadable
-
-
-def _convert_int(value: Any) -> int:
-    if isinstance(value, bool):
+    if kind not in (int, float) or isinstance(value, bool):
         raise Unreadable
     try:
-        number = int(value)
+        number = kind(value)
     except (TypeError, ValueError, OverflowError) as error:
         raise Unreadable from error
-    if not isinstance(value, str) and number != value:
+    # NaN is not itself, and a whole number is the value that it was read from
+    if number != number or (kind is int and not isinstance(value, str) and number != value):  # noqa: PLR0124
         raise Unreadable
     return number
-
-
-def _convert_float(value: Any) -> float:
-    if isinstance(value, bool):
-        raise Unreadable
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise Unreadable from error
-    if math.isnan(number):
-        raise Unreadable
-    return number
-
-
-def _convert_str(value: Any) -> str:
-    if not isinstance(value, str):
-        raise Unreadable
-    return value
 
 
 def guess(value: Any) -> Any:
@@ -471,11 +431,3 @@ def _is_sequence(hint: Any) -> bool:
 
 def _is_union(hint: Any) -> bool:
     return get_origin(hint) in (typing.Union, types.UnionType)
-
-
-_CONVERTERS: tuple[tuple[Callable[[Any], bool], Callable[[Any, Any], Any]], ...] = (
-    (lambda hint: get_origin(hint) is Literal, _convert_literal),
-    (_is_union, _convert_union),
-    (is_mapping, _convert_mapping),
-    (_is_sequence, _convert_sequence),
-)

@@ -28,8 +28,18 @@ if TYPE_CHECKING:
     from fairkit.results.report import Report
     from fairkit.results.rules import RuleResult
 
-ENDINGS = ("_difference", "_ratio", "_group_min", "_group_max")
-"""Of the names of what is made of a metric's numbers in all groups."""
+_ENDINGS = {
+    "_difference": ("difference: {}", "The largest minus the smallest group's number of: {}; 0 is equal."),
+    "_ratio": ("ratio: {}", "The smallest over the largest group's number of: {}; 1 is equal."),
+    "_group_min": ("lowest group: {}", "The smallest number of any group, of: {}."),
+    "_group_max": ("highest group: {}", "The largest number of any group, of: {}."),
+}
+"""By the end of the name of what is made of a metric's numbers in all groups: its plain name and its meaning."""
+
+
+def _ending(metric: str) -> str:
+    """Return how groups are compared: the ending of the name."""
+    return next((ending for ending in _ENDINGS if metric.endswith(ending)), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +62,7 @@ class Headlines:
     def base(self, finding: str) -> type[Metric] | None:
         """The metric whose numbers a finding compares between groups, or that it is."""
         names = {cls.alias: cls for cls in self.metrics.values() if cls.alias} | dict(self.metrics)
-        stem = next((finding.removesuffix(end) for end in ENDINGS if finding.endswith(end)), finding)
-        return names.get(finding, names.get(stem))
+        return names.get(finding, names.get(finding.removesuffix(_ending(finding))))
 
     def between(self, task: str) -> list[str]:
         """The disparities that a comparison begins with, in order."""
@@ -165,31 +174,23 @@ TERMS: Mapping[str, Term] = {
 
 def metric_term(metric: str) -> Term:
     """Return the plain name and meaning of a metric, as the plugin that measures it declares them."""
-    bases = {metric.removesuffix(ending) for ending, _, _ in _ENDINGS} - {metric}
-    declared = usual_terms() if usual_terms().keys() & {metric, *bases} else all_terms()
+    ending = _ending(metric)
+    base = metric.removesuffix(ending)
+    declared = usual_terms() if usual_terms().keys() & {metric, base} else all_terms()
     if metric in declared:
         return declared[metric]
-    for ending, name, meaning in _ENDINGS:
-        base = metric.removesuffix(ending)
-        if base != metric:
-            of = metric_term(base)
-            return Term(name.format(of.plain), meaning.format(of.plain))
+    if ending:
+        name, meaning = _ENDINGS[ending]
+        of = metric_term(base)
+        return Term(name.format(of.plain), meaning.format(of.plain))
     return headlines().terms.get(metric) or Term(
         metric.replace("_", " "), f"The number that its auditor calls {metric}."
     )
 
 
-_ENDINGS = (
-    ("_difference", "difference: {}", "The largest minus the smallest group's number of: {}; 0 is equal."),
-    ("_ratio", "ratio: {}", "The smallest over the largest group's number of: {}; 1 is equal."),
-    ("_group_min", "lowest group: {}", "The smallest number of any group, of: {}."),
-    ("_group_max", "highest group: {}", "The largest number of any group, of: {}."),
-)
-
-
 def short_name(metric: str) -> str:
     """Return the field's short name, as ``TPR difference``; where there is none the name in words."""
-    base = next((metric.removesuffix(end) for end in ENDINGS if metric.endswith(end)), metric)
+    base = metric.removesuffix(_ending(metric))
     short = metric_term(metric).short or metric_term(base).short
     return (short + metric.removeprefix(base) if short else metric).replace("_", " ")
 
@@ -345,7 +346,7 @@ def answer(report: Report, finding: Finding, rule: RuleResult | None = None) -> 
     """Say a finding, and what became of its limit, in two sentences."""
     bound = None if rule is None else rule.limit
     source = _source(report, finding)
-    kind, share, groups = _kind(source), _share(report, source), _ends(source)
+    kind, share, groups = _ending(source.metric), _share(report, source), _ends(source)
     interval = _interval(finding, rule)
     if finding.value is None:
         sentence, scale = f"{_name(finding)} is not defined here.", 1.0
@@ -372,11 +373,6 @@ def _source(report: Report, finding: Finding) -> Finding:
     declared = headlines().joint.get(finding.metric)
     parts = [_find(report, name, finding) for name in ([] if declared is None else declared.worse_of)]
     return next((part for part in parts if part is not None and part.value == finding.value), finding)
-
-
-def _kind(finding: Finding) -> str:
-    """Return how groups are compared: the ending of the name."""
-    return next((ending for ending in ENDINGS if finding.metric.endswith(ending)), "")
 
 
 def _find(report: Report, metric: str, like: Finding) -> Finding | None:

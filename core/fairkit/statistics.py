@@ -94,13 +94,7 @@ class Contributions(Statistic):
     """Sums of contributions that a function computes from the rows, shape [n, m]."""
 
     def __init__(self, key: str, function: Callable[[Rows], NDArray[np.float64]]) -> None:
-        self._key = key
-        self._function = function
-
-    @property
-    def key(self) -> str:
-        """The name it was given."""
-        return self._key
+        self.key, self._function = key, function
 
     def collect(self, rows: Rows, groups: NDArray[np.int64], n_groups: int) -> Sums:
         """Sum the contributions and their products by group."""
@@ -139,13 +133,8 @@ class Moments(Statistic):
         centred: bool = False,
         certain: Callable[[Rows], Array | None] | None = None,
     ) -> None:
-        self._key, self._function, self._flipped, self._centred = key, function, flipped, centred
+        self.key, self._function, self._flipped, self._centred = key, function, flipped, centred
         self._certain = certain
-
-    @property
-    def key(self) -> str:
-        """The name it was given."""
-        return self._key
 
     def collect(self, rows: Rows, groups: NDArray[np.int64], n_groups: int) -> MomentSums:
         """Sum by group; without weights the count is the first contribution's sum."""

@@ -54,6 +54,7 @@ class Call:
     version: int
     inputs: Sequence[Tensor | None]
     attributes: dict[str, Any] = field(default_factory=dict)
+    arrays: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)  # what `array` has made of attributes
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return an attribute."""
@@ -107,10 +108,15 @@ class Call:
         name_given = [name for name in names if name in self.attributes]
         if len(name_given) > 1:
             raise NotShownError(f"{' and '.join(name_given)} are both given")
-        value = self.attributes[name_given[0]] if name_given else []
-        from onnx import TensorProto, numpy_helper
+        if not name_given:
+            return np.zeros(0)
+        if name_given[0] not in self.arrays:
+            from onnx import TensorProto, numpy_helper
 
-        return numpy_helper.to_array(value) if isinstance(value, TensorProto) else np.asarray(value)
+            value = self.attributes[name_given[0]]
+            made = numpy_helper.to_array(value) if isinstance(value, TensorProto) else np.asarray(value)
+            self.arrays[name_given[0]] = made
+        return self.arrays[name_given[0]]
 
 
 Dims = tuple[Dim, ...]
@@ -138,8 +144,6 @@ def lengths(proto: onnx.ModelProto, widths: Mapping[str, Sequence[int]]) -> dict
     `proto`: the plain file's message (`check_file`); `widths`: by input, the lengths of its axes after the first, where
     the file leaves them open.
     """
-    from onnx import helper
-
     versions = {entry.domain: entry.version for entry in proto.opset_import}
     tensors = {tensor.name: Tensor(tuple(tensor.dims), tensor) for tensor in proto.graph.initializer}
     for entry in proto.graph.input:
@@ -148,7 +152,7 @@ def lengths(proto: onnx.ModelProto, widths: Mapping[str, Sequence[int]]) -> dict
         if node.op_type == "Constant":
             tensors[node.output[0]] = _constant(node)
             continue
-        attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+        attributes = {attribute.name: _value_of(attribute) for attribute in node.attribute}
         try:
             require(all(not name or name in tensors for name in node.input), "an input is not made before it")
             call = Call(
@@ -163,6 +167,16 @@ def lengths(proto: onnx.ModelProto, widths: Mapping[str, Sequence[int]]) -> dict
     _check_declared(proto, tensors)
     _check_inferred(proto, tensors)
     return tensors
+
+
+def _value_of(attribute: onnx.AttributeProto) -> Any:
+    """Return an attribute's value; many numbers as an array, for a list takes five times the memory."""
+    from onnx import helper
+
+    for numbers, kind in ((attribute.ints, np.int64), (attribute.floats, np.float64)):
+        if len(numbers) > 1_000:
+            return np.fromiter(numbers, kind, len(numbers))
+    return helper.get_attribute_value(attribute)
 
 
 def _input(entry: onnx.ValueInfoProto, widths: Mapping[str, Sequence[int]]) -> Dims:
@@ -224,6 +238,10 @@ def _check_inferred(proto: onnx.ModelProto, known: Mapping[str, Tensor]) -> None
     opened = ModelProto()
     opened.CopyFrom(proto)
     del opened.graph.value_info[:]
+    for node in opened.graph.node:  # no length follows from the nodes of trees, which are most of a file
+        for index in reversed(range(len(node.attribute))):
+            if node.domain == "ai.onnx.ml" and node.attribute[index].name.startswith("nodes_"):
+                del node.attribute[index]
     for entry in opened.graph.input:
         entry.type.tensor_type.shape.dim[0].dim_param = "fairkit: rows"
     for entry in shape_inference.infer_shapes(opened).graph.value_info:
@@ -514,15 +532,26 @@ def _trees(call: Call, kind: str, outputs: int) -> None:
     require(bool(features.min() >= 0 and features.max() < width), "a tree asks for a column that there is not")
     require(bool(ids.min() >= 0 and ids.max() < outputs), "a leaf is for an output that there is not")
     _size(len(call.array("base_values", "base_values_as_tensor")) in (0, 1, outputs))
-    small = all(array.min() >= 0 and array.max() < 2**31 for array in (trees, nodes, owners, at))
+    inner = call.array("nodes_modes") != b"LEAF"
+    children = [call.array(f"nodes_{side}nodeids")[inner] for side in ("true", "false")]
+    small = all(
+        array.min(initial=0) >= 0 and array.max(initial=0) < 2**31 for array in (trees, nodes, owners, at, *children)
+    )
     require(bool(small), "a node has a number out of range")
-    keys, leaf = (trees << 32) + nodes, call.array("nodes_modes") == b"LEAF"
-    require(len(np.unique(keys)) == count, "a node is given twice")
-    for name in ("nodes_truenodeids", "nodes_falsenodeids"):
-        require(
-            bool(np.isin((trees << 32) + call.array(name), keys)[~leaf].all()), "a node has a child that is not there"
-        )
-    require(bool(np.isin((owners << 32) + at, keys[leaf]).all()), "a weight is for a leaf that is not there")
+    keys = (trees << 32) + nodes
+    ordered, leaves = np.sort(keys, kind="stable"), np.sort(keys[~inner], kind="stable")
+    require(bool((ordered[1:] > ordered[:-1]).all()), "a node is given twice")
+    for child in children:
+        require(_are_among((trees[inner] << 32) + child, ordered), "a node has a child that is not there")
+    require(_are_among((owners << 32) + at, leaves), "a weight is for a leaf that is not there")
+
+
+def _are_among(wanted: np.ndarray[Any, Any], ordered: np.ndarray[Any, Any]) -> bool:
+    """Whether each number is one of others that do not decrease; `np.isin` sorts and hashes both."""
+    if not len(ordered):
+        return not len(wanted)
+    places = np.searchsorted(ordered, wanted)
+    return bool((ordered.take(places, mode="clip") == wanted).all())
 
 
 def _tree_classifier(call: Call) -> list[Dims]:

@@ -20,13 +20,12 @@ import numpy as np
 import fairkit_http
 from fairkit.errors import DataError, FairkitError, MissingExtraError, ModelError, ParameterError
 from fairkit.intervals import two_sided
+from fairkit.limits import bisected
 from fairkit.sources.address import TOKEN, check_address, token_for, without_token
 from fairkit.support.escaping import visible
 from fairkit.support.lazy_dataclass import dataclass, field, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import httpx
     from numpy.typing import NDArray
 
@@ -373,15 +372,7 @@ def quantiles(looks: int, confidence: float) -> tuple[float, ...]:
 
 def _end(place: Array, weight: Array, sd: float, due: float, most: float) -> float:
     """Return what the sum exceeds after one more step of deviation `sd` with probability `due`; at most `most`."""
-    return bisected(lambda end: weight @ _CDF((place - end) / sd) > due, 0.0, most)
-
-
-def bisected(below: Callable[[float], bool], low: float, high: float) -> float:
-    """Return the number between `low` and `high` up to which `below` holds."""
-    for _ in range(50):
-        middle = (low + high) / 2
-        low, high = (middle, high) if below(middle) else (low, middle)
-    return (low + high) / 2
+    return sum(bisected(lambda end: weight @ _CDF((place - end) / sd) > due, 0.0, most, 50)) / 2
 
 
 def confidence_at(look: int, looks: int, confidence: float) -> float:

@@ -19,9 +19,9 @@ import numpy as np
 
 from fairkit.errors import ParameterError
 from fairkit.intervals import clopper_pearson, student, two_sided
+from fairkit.limits import bisected
 from fairkit.planning.results import two_digits
 from fairkit.support.lazy_dataclass import dataclass, replace
-from fairkit_correspondence.client import bisected
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -98,7 +98,7 @@ class Spread:
         def chances(deviation: float) -> Array:
             return _expit(_middle(base, deviation) + deviation * _GRID)
 
-        deviation = bisected(lambda d: _WEIGHT @ ((p := chances(d)) * (1 - p)) > self.answer / 2, 0.0, 5.0)
+        deviation = sum(bisected(lambda d: _WEIGHT @ ((p := chances(d)) * (1 - p)) > self.answer / 2, 0.0, 5.0, 50)) / 2
         middle, p = _middle(base, deviation), chances(deviation)
         slope, square = float(_WEIGHT @ (p * (1 - p))), float(_WEIGHT @ (p * (1 - p)) ** 2)
         both, names = math.sqrt(self.interaction / 2 / square), math.sqrt(self.name / 2) / slope
@@ -112,7 +112,7 @@ class Spread:
 
 def _middle(base: float, deviation: float) -> float:
     """Return the log-odds around which documents have the mean `base`."""
-    return bisected(lambda middle: _WEIGHT @ _expit(middle + deviation * _GRID) < base, -12.0, 12.0)
+    return sum(bisected(lambda middle: _WEIGHT @ _expit(middle + deviation * _GRID) < base, -12.0, 12.0, 50)) / 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

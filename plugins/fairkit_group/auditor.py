@@ -201,9 +201,9 @@ class GroupAuditor(Auditor):
         for label, rows in views(batch, predictions, context.scorer, context.dataset):
             total.add(label, rows, self._statistics(rows, context), EVERYBODY if seen is not None else "")
         if seen is None:
-            return total.totals()
+            return total.totals
         design = context.dataset.roles.labelled
-        whole = total.totals()
+        whole = total.totals
         if design is not None:
             whole = replace(whole, labels=label_totals_of(batch, predictions, context.dataset))
         chosen = known_rows(batch, predictions, design)
@@ -212,7 +212,7 @@ class GroupAuditor(Auditor):
         collecting = Collecting(chosen[0], context.dataset)
         for label, rows in views(*chosen, context.scorer, context.dataset):
             collecting.add(label, rows, self._statistics(rows, context, outcome=True))
-        return collecting.totals() + whole
+        return collecting.totals + whole
 
     def _statistics(self, rows: Rows, context: AuditContext, *, outcome: bool = False) -> dict[str, Statistic]:
         """The statistics that the metrics need, each once; where labels are missing those that need none apart."""

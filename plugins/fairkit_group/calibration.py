@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from fairkit.intervals import share_limits, two_sided
-from fairkit.limits import heavy, student, tilted, unseen, widened
+from fairkit.limits import bisected, heavy, student, tilted, unseen, widened
 from fairkit.metrics import HEAVY, Estimate, Headline, Mean, Metric, Term
 from fairkit.statistics import Rows, Statistic, Sums
 from fairkit.support.lazy_dataclass import dataclass
@@ -46,9 +46,7 @@ class CalibrationInTheLarge(Mean):
 
     def per_row(self, rows: Rows) -> Array:
         """Return the score minus the outcome."""
-        if rows.score is None:
-            raise ValueError("this metric needs scores")
-        return rows.score - rows.outcome
+        return score_of(rows) - rows.outcome
 
 
 class Ecce(Metric):
@@ -138,11 +136,7 @@ def brownian_quantile(tail: float) -> float:
         terms = ((-1) ** k / (2 * k + 1) * math.exp(-(((2 * k + 1) * math.pi) ** 2) / (8 * x * x)) for k in range(40))
         return float(4 / math.pi * math.fsum(terms))
 
-    low, high = 0.2, 12.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if below(middle) < 1 - tail else (low, middle)
-    return (low + high) / 2
+    return sum(bisected(lambda x: below(x) < 1 - tail, 0.2, 12.0, 60)) / 2
 
 
 CALIBRATION: list[type[Metric]] = [CalibrationInTheLarge, Ecce]
@@ -163,19 +157,6 @@ class ErrorSums(Sums):
     powers: Array  # Σ w² y^i e^(2j) for i + 2j ≤ 6, shape [G, 16]
     most: Array  # the largest squared error of any row, shape [1]
 
-    def __add__(self, other: Sums) -> Sums:
-        plain = Sums.__add__(self, other)
-        if not isinstance(other, ErrorSums):
-            return plain
-        most = np.maximum(self.most, other.most)
-        return ErrorSums(plain.count, plain.first, plain.second, self.powers + other.powers, most)
-
-    def pooled(self) -> ErrorSums:
-        """All groups as one."""
-        plain = Sums.pooled(self)
-        powers = self.powers.sum(axis=0, keepdims=True)
-        return ErrorSums(plain.count, plain.first, plain.second, powers, self.most)
-
 
 class ErrorPowers(Statistic):
     """Sums of powers of the target and of the squared error."""
@@ -186,7 +167,10 @@ class ErrorPowers(Statistic):
         """Sum by group."""
         y = rows.outcome - rows.origin
         e2 = rows.expected(_squared_errors)
-        e4, e6 = (e2**2, e2**3) if rows.members is None else (rows.expected(_fourth), rows.expected(_sixth))
+        if rows.members is None:
+            e4, e6 = e2**2, e2**3
+        else:
+            e4, e6 = rows.expected(lambda r: _squared_errors(r) ** 2), rows.expected(lambda r: _squared_errors(r) ** 3)
         errors = (None, e2, e4, e6)
         weights = rows.weights
 
@@ -213,18 +197,15 @@ class ErrorPowers(Statistic):
         return ErrorSums(count, first, powers[:, np.array(pairs)], powers, most)
 
 
-def _squared_errors(rows: Rows) -> Array:
+def score_of(rows: Rows) -> Array:
+    """Return the scores of rows that have them."""
     if rows.score is None:
         raise ValueError("this metric needs scores")
-    return (rows.score - rows.outcome) ** 2
+    return rows.score
 
 
-def _fourth(rows: Rows) -> Array:
-    return _squared_errors(rows) ** 2
-
-
-def _sixth(rows: Rows) -> Array:
-    return _squared_errors(rows) ** 3
+def _squared_errors(rows: Rows) -> Array:
+    return (score_of(rows) - rows.outcome) ** 2
 
 
 class R2Score(Metric):

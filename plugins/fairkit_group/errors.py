@@ -11,7 +11,7 @@ from fairkit.errors import ParameterError
 from fairkit.limits import clopper_pearson
 from fairkit.metrics import Headline, Mean, Metric, Rate, Term
 from fairkit.support.lazy_dataclass import dataclass, replace
-from fairkit_group.calibration import R2Score
+from fairkit_group.calibration import R2Score, score_of
 from fairkit_group.rates import BalancedAccuracy, Box, F1Score, TrueNegativeRate, TruePositiveRate
 
 if TYPE_CHECKING:
@@ -31,12 +31,6 @@ _SCORE = frozenset({"score"})
 _REGRESSION: frozenset[Task] = frozenset({"regression"})
 _SMALLEST = float(np.finfo(np.float64).eps)
 _FACTORS = 16
-
-
-def _score(rows: Rows) -> Array:
-    if rows.score is None:
-        raise ValueError("this metric needs scores")
-    return rows.score
 
 
 class LogLoss(Mean):
@@ -60,7 +54,7 @@ class LogLoss(Mean):
 
     def per_row(self, rows: Rows) -> Array:
         """Return the loss."""
-        probability = _given(_score(rows), rows.outcome > 0.5)
+        probability = _given(score_of(rows), rows.outcome > 0.5)
         return np.asarray(np.negative(np.log(probability, out=probability), out=probability))
 
     @staticmethod
@@ -69,7 +63,7 @@ class LogLoss(Mean):
 
         None where there are no such rows.
         """
-        score = _score(rows)
+        score = score_of(rows)
         sure = (score <= _SMALLEST) | (score >= 1 - _SMALLEST)
         if not sure.any():
             return None
@@ -99,7 +93,7 @@ class LogLoss(Mean):
         """Return the sum of the losses at the other outcomes; of rows that count the same from few logarithms."""
         if rows.weights is not None or rows.members is not None:
             return super().flipped_sum(rows)
-        return -_sum_of_logs(_given(_score(rows), rows.outcome <= 0.5))
+        return -_sum_of_logs(_given(score_of(rows), rows.outcome <= 0.5))
 
 
 def _given(score: Array, favorable: NDArray[np.bool_]) -> Array:
@@ -131,7 +125,7 @@ class BrierScore(Mean):
 
     def per_row(self, rows: Rows) -> Array:
         """Return the squared error."""
-        return np.asarray((_score(rows) - rows.outcome) ** 2)
+        return np.asarray((score_of(rows) - rows.outcome) ** 2)
 
 
 class MeanPrediction(Mean):
@@ -148,7 +142,7 @@ class MeanPrediction(Mean):
 
     def per_row(self, rows: Rows) -> Array:
         """Return the score."""
-        return _score(rows)
+        return score_of(rows)
 
 
 class MeanAbsoluteError(Mean):
@@ -167,7 +161,7 @@ class MeanAbsoluteError(Mean):
 
     def per_row(self, rows: Rows) -> Array:
         """Return the absolute error."""
-        return np.abs(_score(rows) - rows.outcome)
+        return np.abs(score_of(rows) - rows.outcome)
 
 
 class MeanSquaredError(Mean):
@@ -186,7 +180,7 @@ class MeanSquaredError(Mean):
 
     def per_row(self, rows: Rows) -> Array:
         """Return the squared error."""
-        return np.asarray((_score(rows) - rows.outcome) ** 2)
+        return np.asarray((score_of(rows) - rows.outcome) ** 2)
 
 
 ERRORS: list[type[Metric]] = [LogLoss, BrierScore, MeanPrediction, MeanAbsoluteError, MeanSquaredError, R2Score]

@@ -106,10 +106,6 @@ class Unknowns:
         names = (name for metric in free for name in (metric.name, metric.alias) if name)
         return (*WITHOUT_OUTCOME, *(name for name in self.answered if name not in self.estimates), *names)
 
-    def _boxes(self, bound: Any) -> dict[str, Box]:
-        boxes = {name: bound(m, of_metric(self.totals, m)) for name, (m, _) in self.estimates.items()}
-        return {name: box for name, box in boxes.items() if box is not None}
-
     def _of_scores(self) -> dict[str, tuple[float, float]]:
         """Return the bounds on the distance between score distributions."""
         known, without = of_key(self.totals, SCORES.key), of_key(self.without, SCORES.key)
@@ -128,7 +124,8 @@ class Unknowns:
             why = f"{statement}, independently of decisions and outcomes; whichever they are"
             return _Bounds("label_error_bounds", boxes, why, stretch=1 / (1 - 2 * error.share), contracts=True)
         bound = wrong_groups if error.column == self.sensitive else wrong_outcomes
-        boxes = self._boxes(lambda metric, estimate: bound(metric, estimate, error.share))
+        each = {name: bound(m, of_metric(self.totals, m), error.share) for name, (m, _) in self.estimates.items()}
+        boxes = {name: box for name, box in each.items() if box is not None}
         name = "label_error_bounds" if error.column == self.sensitive else "outcome_error_bounds"
         return _Bounds(name, boxes, f"{statement}; whichever they are")
 

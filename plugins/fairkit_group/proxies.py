@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping, Sequence
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from fairkit.data.roles import proxy_of
 from fairkit.intervals import two_sided
 from fairkit.metrics import Rate
 from fairkit.results.findings import Finding, GroupValue
-from fairkit.support.lazy_dataclass import dataclass
+from fairkit.support.lazy_dataclass import dataclass, fields
 from fairkit_dependent import SCORE_BUCKETS, effective_clusters, noise_of, too_few
 from fairkit_group.identification import Bounds, Sampling, difference_bounds, rate_bounds
 from fairkit_group.rates import EVERYBODY
@@ -272,21 +273,12 @@ class ProxyTotals:
             both[np.searchsorted(keys, other.keys)] += others
             return both
 
-        return ProxyTotals(
-            keys,
-            total(self.rows, other.rows),
-            total(self.sums, other.sums),
-            total(self.second, other.second),
-            self.joint + other.joint,
-            self.joint_second + other.joint_second,
-            self.thresholded + other.thresholded,
-            self.absent + other.absent,
-            self.known + other.known,
-            None if self.buckets is None or other.buckets is None else total(self.buckets, other.buckets),
-            None
-            if self.joint_buckets is None or other.joint_buckets is None
-            else self.joint_buckets + other.joint_buckets,
-        )
+        parts: dict[str, Any] = {}
+        for name in (each.name for each in fields(self) if each.name != "keys"):
+            mine, others = getattr(self, name), getattr(other, name)
+            join = total if name in ("rows", "sums", "second", "buckets") else operator.add
+            parts[name] = None if mine is None or others is None else join(mine, others)
+        return ProxyTotals(keys=keys, **parts)
 
     def coarse(self) -> tuple[Array, Array, Array | None]:
         """Return sums, products and buckets with small cells put together: that can only widen what is possible."""

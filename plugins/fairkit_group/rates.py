@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -302,15 +302,15 @@ class Failure:
 class GroupTotals:
     """Totals by (sensitive column, class, statistic); adding two merges the rows behind them."""
 
-    parts: Mapping[Key, Any]  # by group
-    missing: Mapping[Key, Any] = field(default_factory=dict)
-    clusters: Mapping[Key, Any] = field(default_factory=dict)
-    missing_clusters: Mapping[Key, Any] = field(default_factory=dict)
-    strata: Mapping[StratumKey, Any] = field(default_factory=dict)
-    strata_clusters: Mapping[StratumKey, Any] = field(default_factory=dict)  # by stratum, group and bucket
-    strata_missing: Mapping[StratumKey, Any] = field(default_factory=dict)  # confusion cells by stratum
-    proxies: Mapping[tuple[str, str | None, str], Any] = field(default_factory=dict)
-    labels: Mapping[str | None, Any] = field(default_factory=dict)  # by column, None as one group: see `labelled`
+    parts: dict[Key, Any] = field(default_factory=dict)  # by group
+    missing: dict[Key, Any] = field(default_factory=dict)
+    clusters: dict[Key, Any] = field(default_factory=dict)
+    missing_clusters: dict[Key, Any] = field(default_factory=dict)
+    strata: dict[StratumKey, Any] = field(default_factory=dict)
+    strata_clusters: dict[StratumKey, Any] = field(default_factory=dict)  # by stratum, group and bucket
+    strata_missing: dict[StratumKey, Any] = field(default_factory=dict)  # confusion cells by stratum
+    proxies: dict[tuple[str, str | None, str], Any] = field(default_factory=dict)
+    labels: dict[str | None, Any] = field(default_factory=dict)  # by column, None as one group: see `labelled`
 
     def __add__(self, other: GroupTotals) -> GroupTotals:
         names = [each.name for each in fields(self)]
@@ -432,12 +432,7 @@ def disparity_bounds(metric: str, boxes: Mapping[str, Box], reference: int | Non
         return _against(metric, boxes, reference)
     if metric in ("gap_max", "gap_rms") or metric.startswith("equalized_odds_"):
         return _joint(metric, boxes)
-    for suffix, bounds in (
-        ("_difference", _difference),
-        ("_ratio", _ratio),
-        ("_group_min", _smallest),
-        ("_group_max", _largest),
-    ):
+    for suffix, bounds in _BETWEEN.items():
         if metric.endswith(suffix):
             name = metric.removesuffix(suffix)
             box = boxes.get(_NAMES.get(name, name))
@@ -494,12 +489,12 @@ def _ratio(box: Box) -> tuple[float, float]:
     return float(np.nanmin(np.where(np.isfinite(low), low, 0.0))), float(min(high.min(), 1.0))
 
 
-def _smallest(box: Box) -> tuple[float, float]:
-    return float(box.low.min()), float(box.high.min())
-
-
-def _largest(box: Box) -> tuple[float, float]:
-    return float(box.low.max()), float(box.high.max())
+_BETWEEN: Mapping[str, Callable[[Box], tuple[float, float]]] = {
+    "_difference": _difference,
+    "_ratio": _ratio,
+    "_group_min": lambda box: (float(box.low.min()), float(box.high.min())),
+    "_group_max": lambda box: (float(box.low.max()), float(box.high.max())),
+}
 
 
 # The rows without a sensitive value: a line of their own beside the groups, in no comparison.

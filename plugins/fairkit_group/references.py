@@ -12,6 +12,7 @@ import numpy as np
 
 from fairkit.data.roles import HIGHEST, LARGEST, reference_of
 from fairkit.intervals import difference_limits, guarded, pairwise_quantile, ratio_limits, two_sided
+from fairkit.limits import bisected
 from fairkit.results.findings import GroupValue
 from fairkit.support.lazy_dataclass import dataclass, replace
 from fairkit_group.between import surely_apart
@@ -243,8 +244,5 @@ def _solved(ratios: tuple[float, ...], confidence: float) -> float:
         inside = np.clip(high - low, 0, 1) ** counts[:, None]
         return float(np.trapezoid(phi * inside.prod(axis=0), x))
 
-    low, high = 0.0, _NORMAL.inv_cdf(0.5 + confidence ** (1 / len(ratios)) / 2) + 1e-9
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if probability(middle) < confidence else (low, middle)
-    return high
+    most = _NORMAL.inv_cdf(0.5 + confidence ** (1 / len(ratios)) / 2) + 1e-9
+    return bisected(lambda c: probability(c) < confidence, 0.0, most, _STEPS)[1]

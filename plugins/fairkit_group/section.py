@@ -23,18 +23,7 @@ from fairkit_group.identification import OVER_BOTH, Labelled
 from fairkit_group.missing_groups import Unknowns, some_rows
 from fairkit_group.proxies import proxy_totals
 from fairkit_group.ranking import SCORES, RocAuc
-from fairkit_group.rates import (
-    Failure,
-    GroupTotals,
-    Key,
-    StratumKey,
-    collected,
-    dependent,
-    of_key,
-    of_metric,
-    summed,
-    ungrouped,
-)
+from fairkit_group.rates import Failure, GroupTotals, Key, collected, dependent, of_key, of_metric, summed, ungrouped
 from fairkit_group.simultaneous import Family, parity_of_scores
 
 if TYPE_CHECKING:
@@ -160,7 +149,9 @@ class Section:
             curved = self.labelled and self.context.scorer.task != "regression"
             scores = self.totals.get(SCORES.key) if curved else None
             findings.append(parity_of_scores(self.about, table, of_key(self.buckets, SCORES.key), scores))
-        findings = self._with_unknowns(findings)
+        unknowns, findings = self._unknowns(), self.with_unknowns(findings)
+        if unknowns.missing and self.label is None:
+            findings.append(unknowns.finding(self.about.auditor, self.context.confidence, findings))
         return findings if self.few is None else [*findings, self.few.finding(self.about.auditor)]
 
     def _caveats(self, estimate: Estimate, metric: Metric | None) -> tuple[list[str], str | None]:
@@ -183,7 +174,7 @@ class Section:
             metric, estimate = parts[0]
             made = comparisons(names[0], metric.better, metric.between, estimate, metric.alias)
             made = made if len(names) == 1 else odds(*(part for _, part in parts))
-            return _ends(next(one for one in made if one.metric == finding.metric).spread(confidence))
+            return ends_of(next(one for one in made if one.metric == finding.metric).spread(confidence))
 
         interval = finding.interval
         evidence = dict(finding.evidence)
@@ -196,9 +187,8 @@ class Section:
         """Return the family of rates over which the intervals hold simultaneously."""
         metrics = [m for m, _ in self.estimates.values() if {"difference", "ratio"} & m.between]
         scores = isinstance(of_key(self.totals, SCORES.key), ScoreTable)
-        if (
-            self.buckets or self.context.dataset.profile.unlabelled
-        ):  # else rates depend as those of the same single rows
+        # else rates depend as those of the same single rows
+        if self.buckets or self.context.dataset.profile.unlabelled:
             return Family(None, [], len(metrics) + scores)
         rates = [metric for metric in metrics if metric.statistic is CONFUSION]
         cells = self.totals.get(CONFUSION.key)
@@ -240,7 +230,7 @@ class Section:
             metric,
             "lower",
             spread(self.context.confidence).value,
-            lambda confidence: _ends(spread(confidence)),
+            lambda confidence: ends_of(spread(confidence)),
             evidence=evidence,
             caveats=caveats,
         )
@@ -264,13 +254,6 @@ class Section:
             binding=self.parameters.missing_share,
             label=roles.label,
         )
-
-    def _with_unknowns(self, findings: list[Finding]) -> list[Finding]:
-        """Say it at every disparity, and of how many rows the group is missing."""
-        unknowns, findings = self._unknowns(), self.with_unknowns(findings)
-        if unknowns.missing and self.label is None:
-            findings.append(unknowns.finding(self.about.auditor, self.context.confidence, findings))
-        return findings
 
     def _bounded_name(self, finding: Finding) -> str:
         """Return the disparity that a finding is, for what is named otherwise."""
@@ -307,7 +290,7 @@ class Section:
             metric,
             better,
             here.value,
-            lambda confidence: _ends(spread(confidence)),
+            lambda confidence: ends_of(spread(confidence)),
             groups=self._group_values(estimate, base),
             evidence=evidence,
             caveats=self._caveats(estimate, None if base is None else self.estimates[base][0]),
@@ -334,13 +317,10 @@ class Section:
 
     def _group_values(self, estimate: Estimate, base: str | None) -> tuple[GroupValue, ...]:
         low, high = estimate.limits(own_quantile(self.context.confidence, estimate.correlation))
-        return self.about.group_values(estimate.values, low, high, self._denominators(estimate, base))
-
-    def _denominators(self, estimate: Estimate, base: str | None) -> list[float | None]:
-        """Return the rows that a rate is over, or their effective number under weights; None for other metrics."""
-        if base is None or not isinstance(self.estimates[base][0], Rate) or estimate.sizes is None:
-            return [None] * len(self.about.names)
-        return [float(size) if math.isfinite(size) else None for size in estimate.sizes]
+        over = None  # the rows that a rate is over, or their effective number under weights
+        if base is not None and isinstance(self.estimates[base][0], Rate) and estimate.sizes is not None:
+            over = [float(size) if math.isfinite(size) else None for size in estimate.sizes]
+        return self.about.group_values(estimate.values, low, high, over)
 
 
 def _told(bounds: Sequence[Any], metric: str, value: float) -> dict[str, dict[str, Any]]:
@@ -365,7 +345,8 @@ def _one_interval(estimate: Estimate) -> Callable[[float], tuple[float, float] |
     return interval
 
 
-def _ends(spread: Spread) -> tuple[float, float] | None:
+def ends_of(spread: Spread) -> tuple[float, float] | None:
+    """Return the ends of an interval; None where one is not finite."""
     finite = math.isfinite(spread.low) and math.isfinite(spread.high)
     return (spread.low, spread.high) if finite else None
 
@@ -384,28 +365,7 @@ class Collecting:
     """Adds one batch up."""
 
     def __init__(self, batch: Batch, dataset: Dataset) -> None:
-        self.batch, self.dataset = batch, dataset
-        self.parts: dict[Key, Any] = {}
-        self.missing: dict[Key, Any] = {}
-        self.clusters: dict[Key, Any] = {}
-        self.missing_clusters: dict[Key, Any] = {}
-        self.strata: dict[StratumKey, Any] = {}
-        self.strata_clusters: dict[StratumKey, Any] = {}
-        self.strata_missing: dict[StratumKey, Any] = {}
-        self.proxies: dict[tuple[str, str | None, str], Any] = {}
-
-    def totals(self) -> GroupTotals:
-        """Return the totals of all batches that were added."""
-        return GroupTotals(
-            parts=self.parts,
-            missing=self.missing,
-            clusters=self.clusters,
-            missing_clusters=self.missing_clusters,
-            strata=self.strata,
-            strata_clusters=self.strata_clusters,
-            strata_missing=self.strata_missing,
-            proxies=self.proxies,
-        )
+        self.batch, self.dataset, self.totals = batch, dataset, GroupTotals()
 
     def add(self, label: str | None, rows: Rows, statistics: Mapping[str, Statistic], of: str = "") -> None:
         """Add the rows as one class sees them; `of` ends the keys, where not all have a label."""
@@ -416,43 +376,28 @@ class Collecting:
                 key, rest = CONFUSION.key + of, some_rows(rows, ~has_group)
                 for within, strata in self.batch.strata.items() if key in statistics else ():
                     part = collected(CONFUSION, rest, strata[~has_group], len(self.dataset.stratum_names(within)))
-                    self.strata_missing[within, str(sensitive), label, key] = part
-                self._add_missing(sensitive, label, rows, statistics, ~has_group)
+                    self.totals.strata_missing[within, str(sensitive), label, key] = part
+                gone = None if buckets is None else buckets[~has_group]
+                none = np.zeros(len(rest.outcome), dtype=np.int64)
+                missing = self.totals.missing, self.totals.missing_clusters
+                _total(missing, (sensitive, label), statistics, rest, none, gone, 1)
                 whole, codes = some_rows(rows, has_group), found[has_group]
                 buckets = None if buckets is None else buckets[has_group]
-            for key, statistic in statistics.items():
-                self.parts[sensitive, label, key] = collected(statistic, whole, codes, n_groups)
-                if buckets is not None:
-                    self.clusters[sensitive, label, key] = _by_bucket(statistic, whole, codes, buckets, n_groups)
+            parts = self.totals.parts, self.totals.clusters
+            _total(parts, (sensitive, label), statistics, whole, codes, buckets, n_groups)
             if sensitive is not None:
                 self._add_strata(sensitive, label, whole, statistics, codes, n_groups, has_group)
         for name, shares in self.batch.probabilities.items():
             roles, group_known = self.dataset.roles, None
             if name in roles.known:
                 group_known = known_groups(self.batch.column(name), proxies(roles)[name])
-            self.proxies[name, label, of] = proxy_totals(rows, shares, self.batch.clusters, group_known)
+            self.totals.proxies[name, label, of] = proxy_totals(rows, shares, self.batch.clusters, group_known)
 
     def _splits(self) -> Iterator[tuple[str | None, NDArray[np.int64], int]]:
         if not self.batch.groups:
             yield None, np.zeros(len(self.batch), dtype=np.int64), 1
         for sensitive, codes in self.batch.groups.items():
             yield sensitive, codes, len(self.dataset.group_names(sensitive))
-
-    def _add_missing(
-        self,
-        sensitive: str | None,
-        label: str | None,
-        rows: Rows,
-        statistics: Mapping[str, Statistic],
-        gone: NDArray[np.bool_],
-    ) -> None:
-        rest = some_rows(rows, gone)
-        none = np.zeros(len(rest.outcome), dtype=np.int64)
-        for key, statistic in statistics.items():
-            self.missing[sensitive, label, key] = collected(statistic, rest, none, 1)
-            if self.batch.clusters is not None:
-                buckets = self.batch.clusters[gone]
-                self.missing_clusters[sensitive, label, key] = _by_bucket(statistic, rest, none, buckets, 1)
 
     def _add_strata(
         self,
@@ -469,33 +414,38 @@ class Collecting:
             cells = (strata if has_group.all() else strata[has_group]) * n_groups + codes
             for key, statistic in statistics.items():
                 slot = (within, sensitive, label, key)
-                if self.batch.clusters is None:
-                    self.strata[slot] = collected(statistic, rows, cells, count)
-                    continue
-                if isinstance(statistic, Scores) and count > MOST_CELLS:
+                clusters = self.batch.clusters
+                if clusters is not None and isinstance(statistic, Scores) and count > MOST_CELLS:
                     continue  # `fairkit_group.stratified_findings` says so
-                buckets = self.batch.clusters if has_group.all() else self.batch.clusters[has_group]
-                self.strata[slot] = collected(statistic, rows, cells, count)
-                if isinstance(statistic, Scores):
-                    self.strata_clusters[slot] = _scores_by_bucket(
-                        statistic, rows, cells, buckets, count, STRATA_BUCKETS
+                self.totals.strata[slot] = collected(statistic, rows, cells, count)
+                if clusters is not None:
+                    self.totals.strata_clusters[slot] = _by_bucket(
+                        statistic, rows, cells, clusters[has_group], count, STRATA_BUCKETS
                     )
-                else:
-                    self.strata_clusters[slot] = summed(statistic, rows, cells * BUCKETS + buckets, count * BUCKETS)
+
+
+def _total(
+    parts: tuple[dict[Key, Any], dict[Key, Any]],
+    view: tuple[str | None, str | None],
+    statistics: Mapping[str, Statistic],
+    rows: Rows,
+    codes: NDArray[np.int64],
+    buckets: NDArray[np.int64] | None,
+    n_groups: int,
+) -> None:
+    """Put the totals of rows by group into the first part, and those by group and bucket into the second."""
+    for key, statistic in statistics.items():
+        parts[0][*view, key] = collected(statistic, rows, codes, n_groups)
+        if buckets is not None:
+            parts[1][*view, key] = _by_bucket(statistic, rows, codes, buckets, n_groups, SCORE_BUCKETS)
 
 
 def _by_bucket(
-    statistic: Statistic, rows: Rows, codes: NDArray[np.int64], buckets: NDArray[np.int64], n_groups: int
+    statistic: Statistic, rows: Rows, codes: NDArray[np.int64], buckets: NDArray[np.int64], n_groups: int, many: int
 ) -> Any:
-    if isinstance(statistic, Scores):
-        return _scores_by_bucket(statistic, rows, codes, buckets, n_groups, SCORE_BUCKETS)
-    return summed(statistic, rows, codes * BUCKETS + buckets, n_groups * BUCKETS)
-
-
-def _scores_by_bucket(
-    statistic: Scores, rows: Rows, codes: NDArray[np.int64], buckets: NDArray[np.int64], n_groups: int, many: int
-) -> Any:
-    """Total scores by group and `many` buckets, in coarse cells."""
+    """Total rows by group and bucket; scores by `many` buckets, in coarse cells."""
+    if not isinstance(statistic, Scores):
+        return summed(statistic, rows, codes * BUCKETS + buckets, n_groups * BUCKETS)
     fewer = buckets // (BUCKETS // many)
     coarse = Scores(statistic.low, statistic.high, statistic.limit, SCORE_CELLS)
     return collected(coarse, rows, codes * many + fewer, n_groups * many)

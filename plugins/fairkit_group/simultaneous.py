@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.intervals import Spread, guarded, kolmogorov_quantile, largest_studentised, pairwise_quantile, two_sided
+from fairkit.limits import bisected
 from fairkit.metrics import Estimate
 from fairkit.statistics import ScoreTable
 from fairkit.support.lazy_dataclass import dataclass, replace
@@ -62,13 +63,9 @@ def joint_confidence(families: Sequence[Family], confidence: float, rng: np.rand
     def together(level: float) -> float:
         return math.prod(float((part <= level).mean()) for part in drawn) * level**others
 
-    low, high = confidence, bonferroni
-    if together(high) < confidence:
+    if together(bonferroni) < confidence:
         return bonferroni
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (middle, high) if together(middle) < confidence else (low, middle)
-    return high
+    return bisected(lambda level: together(level) < confidence, confidence, bonferroni, 40)[1]
 
 
 def _least_confidence(cells: Sums, rates: Sequence[Metric], rng: np.random.Generator) -> Array:

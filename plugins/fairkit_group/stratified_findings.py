@@ -21,7 +21,7 @@ from fairkit_group.missing_groups import pooled_bounds
 from fairkit_group.ranking import SCORES
 from fairkit_group.rates import Failure, of_key, of_metric
 from fairkit_group.references import IMPACT_RATIO, ODDS_RATIO, reference_in
-from fairkit_group.section import MOST_CELLS
+from fairkit_group.section import MOST_CELLS, ends_of
 from fairkit_group.simultaneous import (
     Odds,
     distances_within,
@@ -161,7 +161,7 @@ class Inside:
 
     def _of_metric(self, metric: Metric, cells: StratumCells) -> Iterator[Finding]:
         pairs = self.pairs[metric.name] = self.strata.pairs(metric, cells)
-        worst = pairs[worst_of([pair.difference for pair in pairs])] if pairs else None
+        worst = _worst(pairs)
         test = self._agreement(metric, cells, worst)
         differences, ratios = (
             functools.cache(functools.partial(spread, pairs)) for spread in (largest_difference, smallest_ratio)
@@ -191,7 +191,7 @@ class Inside:
     ) -> Finding:
         evidence: dict[str, Any] = {}
         if worst is not None:
-            low, high = worst.groups if worst.difference < 0 else worst.groups[::-1]
+            low, high = _in_order(worst)
             evidence = {"lowest_group": self.about.names[low], "highest_group": self.about.names[high]}
         evidence |= self._told(test)
         spread = functools.cache(spread)
@@ -200,7 +200,7 @@ class Inside:
             metric,
             better,
             here.value,
-            lambda confidence: _ends(spread(confidence)),
+            lambda confidence: ends_of(spread(confidence)),
             evidence=evidence,
             caveats=self._caveats(pairs, test),
         )
@@ -267,19 +267,26 @@ class Inside:
         """Test that the strata agree: their odds ratios where cells are counts, else their differences."""
         if worst is None:
             return None
-        counts = isinstance(metric, Rate) and self.strata.whole() and not self.strata.buckets
         confusion = self.strata.confusion()
-        if counts and confusion is not None and isinstance(metric, Rate):
-            yes = confusion @ np.array(metric.counted, dtype=np.float64)
-            rows = confusion @ np.array(metric.over, dtype=np.float64)
-            name = "Breslow-Day with Tarone's correction" if self.strata.groups == 2 else "score test"
-            return name, same_odds(yes, rows)
+        if self._counts and confusion is not None and isinstance(metric, Rate):
+            return self._same_odds(
+                confusion @ np.array(metric.counted, float), confusion @ np.array(metric.over, float)
+            )
         a, b = worst.groups
         variance = self._variances(metric, cells, a) + self._variances(metric, cells, b)
         test = same_difference(cells.values[:, a] - cells.values[:, b], variance)
         pairs = len(pairs_of(self.strata.groups))
         many = Test(test.statistic, test.degrees, min(1.0, test.p_value * pairs))
         return "Cochran's Q", many
+
+    @property
+    def _counts(self) -> bool:
+        """Whether cells are counts of independent rows."""
+        return self.strata.whole() and not self.strata.buckets
+
+    def _same_odds(self, yes: Array, rows: Array) -> tuple[str, Test]:
+        name = "Breslow-Day with Tarone's correction" if self.strata.groups == 2 else "score test"
+        return name, same_odds(yes, rows)
 
     def _variances(self, metric: Metric, cells: StratumCells, group: int) -> Array:
         """Return the variances of a group's numbers in the strata, shape [S]; NaN in thin cells."""
@@ -302,7 +309,7 @@ class Inside:
         """Return the strata's own numbers between the two groups of the pooled one, in its order of these."""
         if worst is None:
             return ()
-        low, high = worst.groups if worst.difference < 0 else worst.groups[::-1]
+        low, high = _in_order(worst)
         largest = np.sort(np.argsort(-self.counts.sum(axis=1), kind="stable")[:MOST_STRATA])
         variances = None
         if self.strata.buckets:
@@ -343,8 +350,7 @@ class Inside:
             return Spread(max(p.value for p in largest), max(p.low for p in joint), max(p.high for p in largest))
 
         both = [pair for pairs in parts for pair in pairs]
-        worst = both[worst_of([pair.difference for pair in both])] if both else None
-        return self._finding("equalized_odds_difference", "lower", spread, worst, both, None)
+        return self._finding("equalized_odds_difference", "lower", spread, _worst(both), both, None)
 
     def _odds_ratios(self) -> list[Finding]:
         """Return the pooled odds ratio of favorable decisions: the smallest of a pair, and those to the reference."""
@@ -354,13 +360,9 @@ class Inside:
         ratios = [self._odds(a, b) for a, b in pairs_of(self.strata.groups)]
         defined = [ratio for ratio in ratios if ratio.known]
         pairs = self.pairs["selection_rate"]
-        worst = pairs[worst_of([pair.difference for pair in pairs])] if pairs else None
         yes = confusion @ np.array((0.0, 1, 0, 1))
-        test = None
-        if self.strata.whole() and not self.strata.buckets:
-            name = "Breslow-Day with Tarone's correction" if self.strata.groups == 2 else "score test"
-            test = name, same_odds(yes, confusion.sum(axis=2))
-        made = [self._finding(ODDS_RATIO, "higher", lambda c: smallest_odds(defined, c), worst, pairs, test)]
+        test = self._same_odds(yes, confusion.sum(axis=2)) if self._counts else None
+        made = [self._finding(ODDS_RATIO, "higher", lambda c: smallest_odds(defined, c), _worst(pairs), pairs, test)]
         if self.reference is not None:
             against = [self._odds(a, b) for a, b in pairs_of(self.strata.groups, self.reference)]
             usable = [ratio for ratio in against if ratio.known]
@@ -469,6 +471,16 @@ class Inside:
         return replace(finding, reference=about.names[reference], within=self.split.columns)
 
 
+def _worst(pairs: Sequence[Pair]) -> Pair | None:
+    return pairs[worst_of([pair.difference for pair in pairs])] if pairs else None
+
+
+def _in_order(pair: Pair) -> tuple[int, int]:
+    """Return the group with the lower number, and the other one."""
+    a, b = pair.groups
+    return (a, b) if pair.difference < 0 else (b, a)
+
+
 def _tables(confusion: Array, a: int, b: int) -> Array:
     """Return favorable and unfavorable decisions of two groups, shape [..., S, 2, 2]."""
     yes = confusion[..., 1] + confusion[..., 3]
@@ -488,8 +500,3 @@ def _log_odds(confusion: Array, a: int, b: int) -> Array:
 
 def _first(ends: tuple[Array, Array]) -> tuple[float, float]:
     return float(ends[0][0]), float(ends[1][0])
-
-
-def _ends(spread: Spread) -> tuple[float, float] | None:
-    finite = math.isfinite(spread.low) and math.isfinite(spread.high)
-    return (spread.low, spread.high) if finite else None

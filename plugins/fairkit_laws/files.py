@@ -11,7 +11,7 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import ConfigError, did_you_mean
-from fairkit.packs import Answered, Fact, PackFile, PackFormat, PackTable, Rendering
+from fairkit.packs import Answered, Fact, PackFile, PackTable, Rendering
 from fairkit_laws import impact, technical
 from fairkit_laws.clauses import AMBER, KEYS, AgeLimit, Clause, LawFile, clause_record, flags_of, law_of, read_validity
 from fairkit_laws.impact import Context, NotAnsweredError
@@ -238,7 +238,7 @@ class RefusedError(PackError):
 
 
 def render(
-    pack: LawFile,
+    pack: PackFile,
     report: Report,
     facts: Mapping[str, str | bool],
     certificate: Mapping[str, Any],
@@ -248,30 +248,31 @@ def render(
     watch: Mapping[str, Any] | None = None,
 ) -> Rendering:
     """Fill a pack."""
-    declared = {fact.key: fact for fact in pack.facts}
+    law = _law(pack)
+    declared = {fact.key: fact for fact in law.facts}
     context = Context(report=report, facts=facts, certificate=certificate, watch=watch)
     audited = datetime.date.fromisoformat(str(certificate["audited_at"])[:10]) if certificate else None
-    if "sensitive_probability" in pack.refuses and context.probable:
+    if "sensitive_probability" in law.refuses and context.probable:
         columns = ", ".join(context.probable)
         raise RefusedError(
-            f"the pack {pack.name!r} refuses this audit: the groups of {columns} are only probable, and "
-            f"{pack.refuses_because}"
+            f"the pack {law.name!r} refuses this audit: the groups of {columns} are only probable, and "
+            f"{law.refuses_because}"
         )
-    until = pack.kept_until
+    until = law.kept_until
     if until is not None and (audited is None or audited > until):
-        base = pack.name.partition("@")[0]
+        base = law.name.partition("@")[0]
         when = "nobody has signed" if audited is None else f"is of {audited}"
         raise RefusedError(
-            f"the edition {pack.name!r} is for audits until {until}, and this one {when}: use `pack={base}`"
+            f"the edition {law.name!r} is for audits until {until}, and this one {when}: use `pack={base}`"
         )
     accepted = accepted or {}
     if unknown := sorted(set(accepted) - {*AMBER, "unread"}):
         raise PackError(f"`accept_status` takes {', '.join(AMBER)}, not {unknown[0]!r}")
     items = tuple(
-        _answer(item, declared, context, audited, today, accepted, retained=until is not None) for item in pack.items
+        _answer(item, declared, context, audited, today, accepted, retained=until is not None) for item in law.items
     )
-    notes = (*_age(pack, audited, today), *_acceptances(accepted, items))
-    return Rendering(pack=pack, report=report, items=items, certificate=certificate, today=today, notes=notes)
+    notes = (*_age(law, audited, today), *_acceptances(accepted, items))
+    return Rendering(pack=law, report=report, items=items, certificate=certificate, today=today, notes=notes)
 
 
 def _answer(
@@ -341,44 +342,10 @@ def _acceptances(accepted: Mapping[str, str], items: Sequence[Answered]) -> Sequ
     return said
 
 
-# The format of packs: TOML in, tables and gaps out.
-
-
-class Toml(PackFormat):
-    """Packs as TOML, as `fairkit_laws.files` reads and `fairkit_laws.files` fills them."""
-
-    name = "toml"
-
-    @classmethod
-    def read(cls, name: str, text: str) -> PackFile:
-        """Read a pack; see `fairkit_laws.files.read_pack`."""
-        return read_pack(name, text)
-
-    @classmethod
-    def read_facts(cls, pack: PackFile, record: Mapping[str, Any]) -> dict[str, str | bool]:
-        """Check facts; see `fairkit_laws.files.read_facts`."""
-        return read_facts(pack, record)
-
-    @classmethod
-    def render(
-        cls,
-        pack: PackFile,
-        report: Report,
-        facts: Mapping[str, str | bool],
-        certificate: Mapping[str, Any],
-        *,
-        today: datetime.date,
-        accepted: Mapping[str, str] | None = None,
-        watch: Mapping[str, Any] | None = None,
-    ) -> Rendering:
-        """Fill a pack; see `fairkit_laws.files.render`."""
-        return render(_law(pack), report, facts, certificate, today=today, accepted=accepted, watch=watch)
-
-    @classmethod
-    def clauses(cls, pack: PackFile, today: datetime.date) -> list[dict[str, Any]]:
-        """Return a record of each clause; see `fairkit_laws.clauses.clause_record`."""
-        law = _law(pack)
-        return [clause_record(item, today, retained=law.kept_until is not None) for item in law.items]
+def clauses(pack: PackFile, today: datetime.date) -> list[dict[str, Any]]:
+    """Return a record of each clause."""
+    law = _law(pack)
+    return [clause_record(item, today, retained=law.kept_until is not None) for item in law.items]
 
 
 def _law(pack: PackFile) -> LawFile:

@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from fairkit.support.files import explain, sync_folder
 from fairkit.support.lazy_dataclass import dataclass
-from fairkit_registry.errors import RegistryError
+from fairkit_registry.errors import CertificateError, RegistryError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     import onnx
+
+    from fairkit.errors import FairkitError
 
 
 CHUNK = 1 << 20
@@ -289,3 +291,15 @@ def _typed(value: Any) -> str:
     element = TensorProto.DataType.Name(kind.elem_type).lower() if kind.elem_type in types else "unknown"
     shape = [str(d.dim_value) if d.HasField("dim_value") else (_text(d.dim_param) or "?") for d in kind.shape.dim]
     return f"{name}: {element}[{', '.join(shape)}]"
+
+
+def read_limited(path: Path, limit: int, what: str, refused: type[FairkitError] = CertificateError) -> bytes:
+    """Read a file that may come from anybody; `refused` is what one that cannot be read, or is too large, raises."""
+    try:
+        with path.open("rb") as handle:
+            raw = handle.read(limit + 1)
+    except OSError as error:
+        raise refused(f"cannot read {path}: {error.strerror or error}") from None
+    if len(raw) > limit:
+        raise refused(f"{path} is too large to be {what} (more than {limit:,} bytes)")
+    return raw

@@ -48,7 +48,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return the list of the numbers of rows that will be measured, of tables of any size."""
-    for name, value in (("FEWEST_ROWS_COUNTED", 0), ("_FIRST_ROWS", 1), ("EQUAL_ROWS", 1)):
+    for name, value in (("FEWEST_ROWS_COUNTED", 0), ("EQUAL_ROWS", 1)):
         monkeypatch.setattr(duplicates, name, value)
     rows: list[int] = []
     known = measuring.measure
@@ -118,7 +118,6 @@ def test_rows_are_counted_in_the_order_in_which_they_first_occur():
 def test_parts_add_up_to_the_table(cells: int, monkeypatch: pytest.MonkeyPatch):
     """Whatever the batches and the parts are, and whether keys are numbered anew."""
     monkeypatch.setattr(duplicates, "_CELLS", cells)
-    monkeypatch.setattr(duplicates, "_FIRST_ROWS", 1)
     rng = np.random.default_rng(0)
     table = pa.table({
         "a": pa.array(rng.choice(["x", "y", None], 9_000).tolist(), pa.string()),

@@ -486,3 +486,38 @@ def test_a_row_wise_operator_answers_a_row_alone_as_in_company(domain: str, name
                     )
                 assert _same(_taken(values, axis, rows), some), (version, one.attributes, one.inputs)
     assert ran >= 3, f"{ran} of {shown} shown were run"
+
+
+def _two_stumps(**changed: list[Any]) -> Call:
+    node = helper.make_node("TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml")
+    attributes = {
+        "n_targets": 1,
+        "nodes_treeids": [0, 0, 0, 1, 1, 1], "nodes_nodeids": [0, 1, 2] * 2, "nodes_featureids": [0, 0, 0, 2, 0, 0],
+        "nodes_modes": [b"BRANCH_LEQ", b"LEAF", b"LEAF"] * 2, "nodes_values": [0.5, 0.0, 0.0] * 2,
+        "nodes_truenodeids": [1, 0, 0] * 2, "nodes_falsenodeids": [2, 0, 0] * 2,
+        "target_treeids": [0, 0, 1, 1], "target_nodeids": [1, 2, 1, 2], "target_ids": [0] * 4,
+        "target_weights": [1.0, 2.0, 3.0, 4.0],
+    }  # fmt: skip
+    return Call(node, 3, [Tensor((None, COLUMNS))], attributes | changed)
+
+
+WRONG_TREES = {
+    "a column that there is not": {"nodes_featureids": [COLUMNS, 0, 0, 2, 0, 0]},
+    "given twice": {"nodes_nodeids": [0, 1, 1, 0, 1, 2]},
+    "a child that is not there": {"nodes_truenodeids": [7, 0, 0, 1, 0, 0]},
+    "a number out of range": {"nodes_falsenodeids": [2**32 + 1, 0, 0, 2, 0, 0]},  # a node of the next tree, carried
+    "a leaf that is not there": {"target_nodeids": [1, 0, 1, 2]},  # it is a branch
+    "an output that there is not": {"target_ids": [0, 0, 0, 1]},
+}
+
+
+@pytest.mark.parametrize("why", WRONG_TREES)
+def test_trees_that_ask_for_what_is_not_there_are_not_shown(why: str) -> None:
+    assert apply(_two_stumps()) == [(None, 1)]
+    with pytest.raises(NotShownError, match=why):
+        apply(_two_stumps(**WRONG_TREES[why]))
+
+
+def test_trees_of_leaves_alone_are_shown() -> None:
+    alone = _two_stumps(nodes_modes=[b"LEAF"] * 6)
+    assert apply(alone) == [(None, 1)]

@@ -106,39 +106,16 @@ def views(
     batch: Batch, predictions: Predictions, scorer: Scorer, dataset: Dataset
 ) -> Iterator[tuple[str | None, Rows]]:
     """Return the rows as metrics see them: as one task; of several classes, one for accuracy and one for each."""
-    if scorer.task == "ranking":  # numbers are over queries: `fairkit_rankings`
-        return
+    scores: dict[str, Any] = {name: getattr(predictions, name) for name in ("score", "members", "shares")}
     if scorer.task == "regression":
         target = np.full(len(batch), np.nan) if batch.label is None else np.asarray(batch.label, dtype=np.float64)
         low, high = dataset.profile.label_range or (0.0, 0.0)
-        middle = low + (high - low) / 2
-        yield (
-            None,
-            Rows(
-                outcome=target,
-                score=predictions.score,
-                weights=batch.weights,
-                origin=middle,
-                members=predictions.members,
-                shares=predictions.shares,
-            ),
-        )
-        return
-    if scorer.task == "binary":
+        yield None, Rows(outcome=target, weights=batch.weights, origin=low + (high - low) / 2, **scores)
+    elif scorer.task == "binary":
         outcome = np.zeros(len(batch)) if batch.favorable is None else batch.favorable.astype(np.float64)
-        yield (
-            None,
-            Rows(
-                outcome=outcome,
-                decision=predictions.decision,
-                score=predictions.score,
-                weights=batch.weights,
-                members=predictions.members,
-                shares=predictions.shares,
-            ),
-        )
-        return
-    yield from _classes(batch, predictions, scorer, dataset)
+        yield None, Rows(outcome=outcome, decision=predictions.decision, weights=batch.weights, **scores)
+    elif scorer.task != "ranking":  # its numbers are over queries: `fairkit_rankings`
+        yield from _classes(batch, predictions, scorer, dataset)
 
 
 def _classes(

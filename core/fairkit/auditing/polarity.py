@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from fairkit.data.roles import value_text
 from fairkit.models.scorer import is_own
-from fairkit.support.lazy_dataclass import dataclass, field
+from fairkit.support.lazy_dataclass import dataclass, field, fields
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -54,21 +55,9 @@ class Seen:
     ties_taken: int = 0  # those of them with a favorable decision
 
     def __add__(self, right: Seen) -> Seen:
-        return Seen(
-            self.rows + right.rows,
-            self.mass + right.mass,
-            self.squares + right.squares,
-            self.said + right.said,
-            self.true + right.true,
-            self.right + right.right,
-            min(self.low, right.low),
-            max(self.high, right.high),
-            self.apart + right.apart,
-            max(self.refused, right.refused),
-            min(self.taken, right.taken),
-            self.ties + right.ties,
-            self.ties_taken + right.ties_taken,
-        )
+        ends: dict[str, Any] = {"low": min, "taken": min, "high": max, "refused": max}
+        pairs = {each.name: (getattr(self, each.name), getattr(right, each.name)) for each in fields(self)}
+        return Seen(**{name: ends.get(name, operator.add)(*pair) for name, pair in pairs.items()})
 
 
 @dataclass(frozen=True)

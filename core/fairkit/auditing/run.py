@@ -139,7 +139,11 @@ def audit(
             raise ParameterError("functions are metrics of rows in memory; leave out `engine`, or `metrics`")
         running.check(*plugins.needs_of(loaded.used))
 
-        if model is None and data.roles.predictions is None and _tables_only(loaded):
+        if (
+            model is None
+            and data.roles.predictions is None
+            and all(each.tasks == {"table"} for each in loaded.auditors)
+        ):
             model = NoPredictions()
         reasons = _needs_rows(model, loaded, data)
 
@@ -177,11 +181,6 @@ def _closed_on_failure(data: Dataset) -> Iterator[None]:
     except BaseException:
         data.source.close()
         raise
-
-
-def _tables_only(loaded: LoadedAuditors) -> bool:
-    """Tell whether every auditor looks at the table alone."""
-    return all(auditor.tasks == {"table"} for auditor in loaded.auditors)
 
 
 def _needs_rows(model: Any, loaded: LoadedAuditors, data: Dataset) -> list[str]:

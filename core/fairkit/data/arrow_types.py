@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.errors import DataError, did_you_mean
-from fairkit.support.lazy_dataclass import dataclass, field
+from fairkit.support.lazy_dataclass import dataclass, field, fields
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -388,18 +388,14 @@ class Batch:
 
     def take(self, keep: NDArray[np.bool_]) -> Batch:
         """Return the rows where `keep`, shape [n], is true."""
+        parts = {each.name: getattr(self, each.name) for each in fields(self) if not each.name.startswith("_")}
         return Batch(
-            rows=self.rows[keep],
-            groups={name: codes[keep] for name, codes in self.groups.items()},
-            label=None if self.label is None else self.label[keep],
-            favorable=None if self.favorable is None else self.favorable[keep],
-            weights=None if self.weights is None else self.weights[keep],
-            _arrow=self._arrow.filter(as_arrow(keep)),
-            strata={name: codes[keep] for name, codes in self.strata.items()},
-            clusters=None if self.clusters is None else self.clusters[keep],
-            probabilities={name: shares[keep] for name, shares in self.probabilities.items()},
-            queries=None if self.queries is None else self.queries[keep],
-            labelled=None if self.labelled is None else self.labelled[keep],
-            drawn=None if self.drawn is None else self.drawn[keep],
-            chance=None if self.chance is None else self.chance[keep],
+            _arrow=self._arrow.filter(as_arrow(keep)), **{name: _some(part, keep) for name, part in parts.items()}
         )
+
+
+def _some(part: Any, keep: NDArray[np.bool_]) -> Any:
+    """Return some rows of what a batch has by row, or by name and row."""
+    if isinstance(part, Mapping):
+        return {name: values[keep] for name, values in part.items()}
+    return None if part is None else part[keep]

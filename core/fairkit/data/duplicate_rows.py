@@ -478,8 +478,8 @@ class RowCopies:
                 continue
             mixed_hashes = mixed(column_hashes(column))
             for counter in counters:
-                absent = _missing(column) if counter is self.ids.get(name) and column.null_count else None
-                counter.update(*((mixed_hashes, times) if absent is None else _left(mixed_hashes, times, ~absent)))
+                keep = ~_missing(column) if counter is self.ids.get(name) and column.null_count else slice(None)
+                counter.update(mixed_hashes[keep], None if times is None else times[keep])
             total += mixed_hashes * factor  # not in place: the words wait to be counted
         return mixed(total)
 
@@ -546,12 +546,6 @@ class RowCopies:
 
 MOST_GROUPS = 20
 """A column with at most so many values is no id."""
-
-
-def _left(
-    words: Hashes, times: NDArray[np.int64] | None, keep: NDArray[np.bool_]
-) -> tuple[Hashes, NDArray[np.int64] | None]:
-    return words[keep], None if times is None else times[keep]
 
 
 def _missing(column: pa.Array) -> NDArray[np.bool_]:

@@ -131,15 +131,11 @@ class GroupCoder:
         self.split = split
         self.missing = missing
         self.counts_from = counts_from
-        self.role = role
+        self.role, self._called = role, _CALLED[role]
         self.names: list[str] = []
         self.unknown = self.joined = 0
         self.columns = [ColumnCoder(c, e) for c, e in zip(split.columns, split.edges, strict=True)]
         self.reset()
-
-    @property
-    def _called(self) -> str:
-        return _CALLED[self.role]
 
     def reset(self) -> None:
         """Forget what was learned."""

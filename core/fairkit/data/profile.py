@@ -201,30 +201,21 @@ class Tally:
 
     def __add__(self, right: Tally) -> Tally:
         joined = copy.copy(self)
-        joined.digest = self.digest + right.digest
-        joined.copies = self.copies + right.copies
-        joined.sheet = self.sheet + right.sheet
+        for name in ("digest", "copies", "sheet", "used", "complete", "unlabelled", "ids", "unnamed"):
+            setattr(joined, name, getattr(self, name) + getattr(right, name))
         joined.matches = None if self.matches is None else self.matches + right.matches
-        joined.used = self.used + right.used
-        joined.complete = self.complete + right.complete
-        joined.unlabelled = self.unlabelled + right.unlabelled
-        joined.coders, joined.strata = copy.deepcopy((self.coders, self.strata))
-        for name, coder in joined.coders.items():
-            coder.merge(right.coders[name])
+        joined.coders, joined.strata, joined.parts = copy.deepcopy((self.coders, self.strata, self.parts))
+        mine, theirs = ([*t.coders.values(), *t.strata.values(), *t.parts] for t in (joined, right))
+        for coder, other in zip(mine, theirs, strict=True):
+            coder.merge(other)
         joined.labels = _both(self.labels, right.labels)
         joined.noted = {name: _both(counts, right.noted[name]) for name, counts in self.noted.items()}
-        for name, coder in joined.strata.items():
-            coder.merge(right.strata[name])
-        joined.parts = copy.deepcopy(self.parts)
-        for coder, part in zip(joined.parts, right.parts, strict=True):
-            coder.merge(part)
-        joined.ids, joined.unnamed = self.ids + right.ids, self.unnamed + right.unnamed
         joined.label_low = min(self.label_low, right.label_low)
         joined.label_high = max(self.label_high, right.label_high)
         joined.weight_high = max(self.weight_high, right.weight_high)
         joined.label_numeric = self.label_numeric or right.label_numeric
-        mine, others = self.distinct, right.distinct
-        joined._counting = None if mine is None or others is None else mine + others
+        left, last = self.distinct, right.distinct
+        joined._counting = None if left is None or last is None else left + last
         return joined
 
     def _add_label(self, label: NDArray[Any], times: NDArray[np.int64] | None) -> None:

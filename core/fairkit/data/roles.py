@@ -154,10 +154,6 @@ class Joined:
     on: tuple[str, ...]  # the columns of the key; `person_id=id` where the other table calls it `id`
     sha256: str  # the digest of the other table's content
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the form of a certificate's settings."""
-        return {"on": list(self.on), "sha256": self.sha256}
-
 
 _INDEX = re.compile(r"__index_level_\d+__|Unnamed: 0|")
 """What pandas calls an index that it wrote beside the columns: it numbers rows, and is a feature only if named."""
@@ -292,12 +288,10 @@ def _check_labelled(roles: Roles, columns: Sequence[str], table: str) -> None:
         raise DataError("`labelled` says how rows with an outcome were chosen: name the column of outcomes as `label`")
     if roles.favorable is None:
         raise DataError("`labelled` is for outcomes of two kinds: say which is good for the person with `favorable`")
-    refused: list[tuple[str, Any]] = [("cluster", roles.cluster), ("query", roles.query), ("within", roles.within)]
-    refused.append(("sensitive_probability", roles.sensitive_probability))
-    if roles.labelled.kind == "selective":
-        refused.append(("reference", roles.reference))
-    for name, value in refused:
-        if value:
+    refused = ["cluster", "query", "within", "sensitive_probability"]
+    refused += ["reference"] if roles.labelled.kind == "selective" else []
+    for name in refused:
+        if getattr(roles, name):
             raise DataError(
                 f"`labelled` and `{name}` cannot be used together: such intervals were not measured; leave one out"
             )
@@ -314,18 +308,12 @@ def _check_query(roles: Roles) -> None:
     """Refuse what has no meaning in rankings."""
     if roles.query is None:
         return
-    declared = {
-        "cluster": roles.cluster,
-        "within": roles.within,
-        "reference": roles.reference,
-        "sensitive_probability": roles.sensitive_probability,
-    }
-    used = next((name for name, value in declared.items() if value), None)
-    if used is not None:
-        raise DataError(
-            f"`{used}` and `query` cannot be used together: groups of a ranking are compared inside queries, and "
-            f"queries are the independent units; leave `{used}` out"
-        )
+    for name in ("cluster", "within", "reference", "sensitive_probability"):
+        if getattr(roles, name):
+            raise DataError(
+                f"`{name}` and `query` cannot be used together: groups of a ranking are compared inside queries, and "
+                f"queries are the independent units; leave `{name}` out"
+            )
     if roles.weights is not None:
         raise DataError("`query` and `weights` cannot be used together: queries count the same; leave out `weights`")
     taken = {roles.label, *(column for split in roles.sensitive for column in split.columns)}
@@ -348,7 +336,7 @@ _BAD = frozenset({
     "mortality", "readmitted", "recid", "recidivism", "refuse", "refused", "reject", "rejected", "reoffend",
     "reoffended", "rearrest", "rearrested", "terminated", "unpaid", "violation",
 })  # fmt: skip
-_YES, _NO = frozenset({"1", "true", "yes", "y", "t"}), frozenset({"0", "false", "no", "n", "f"})
+YES, NO = frozenset({"1", "true", "yes", "y", "t"}), frozenset({"0", "false", "no", "n", "f"})
 _NEGATED = frozenset({"no", "non", "not"})
 
 
@@ -381,7 +369,7 @@ def example_of(name: str, values: Sequence[object]) -> str:
 
 def _is_flag(text: str) -> bool | None:
     lower = text.lower()
-    return True if lower in _YES else False if lower in _NO else None
+    return True if lower in YES else False if lower in NO else None
 
 
 def _sense(text: str) -> bool | None:

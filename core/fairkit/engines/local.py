@@ -75,7 +75,7 @@ class Here:
 
     def derive(self, function: Callable[..., Any], *shared: Any) -> Here:
         """See `Spread.derive`."""
-        return Here(tuple(function(part, *shared) for part in self.parts))
+        return type(self)(tuple(function(part, *shared) for part in self.parts))
 
     def numbered(self, function: Callable[..., Any], each: Sequence[Any], *shared: Any) -> Here:
         """See `Spread.numbered`."""
@@ -88,10 +88,7 @@ class Here:
 
     def total(self) -> Any:
         """See `Spread.total`."""
-        result = None
-        for part in self.parts:
-            result = add(result, part)
-        return result
+        return merged(*self.parts)
 
     def collect(self) -> list[Any]:
         """See `Spread.collect`."""
@@ -101,10 +98,6 @@ class Here:
 @dataclass(frozen=True, slots=True)
 class Doubled(Here):
     """What distinct rows add up to, by the binary digits of their counts, the highest first."""
-
-    def derive(self, function: Callable[..., Any], *shared: Any) -> Doubled:
-        """See `Spread.derive`."""
-        return Doubled(tuple(function(part, *shared) for part in self.parts))
 
     def total(self) -> Any:
         """Double and add: Σ 2^k T_k, with nothing but ``+``; lists are put together once."""

@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fairkit.data.roles import example_of, same_value, value_among, value_text
+from fairkit.data.roles import NO, YES, example_of, same_value, value_among, value_text
 from fairkit.errors import ModelError, ParameterError, did_you_mean
 
 if TYPE_CHECKING:
     from fairkit.data.dataset import Dataset
-
-
-_YES = frozenset({"1", "true", "yes", "y", "t"})
-_NO = frozenset({"0", "false", "no", "n", "f"})
 
 
 def favorable_values(dataset: Dataset, column: str, said: Any = None) -> tuple[Mapping[Any, bool], list[str]]:
@@ -36,12 +32,12 @@ def favorable_values(dataset: Dataset, column: str, said: Any = None) -> tuple[M
         said = label
     if said is not None:
         return _named(values, column, said), []
-    flags = set(texts.values()) <= _YES | _NO
-    by_sign = {value: text in _YES for value, text in texts.items()}
+    flags = set(texts.values()) <= YES | NO
+    by_sign = {value: text in YES for value, text in texts.items()}
     label_values = [label, *dataset.profile.label_values]
     of_label = dataset.roles.label is not None and all(any(same_value(v, k) for k in label_values) for v in values)
     by_label = {value: same_value(value, label) for value in values}
-    turned = dataset.roles.label is not None and value_text(label).lower() in _NO
+    turned = dataset.roles.label is not None and value_text(label).lower() in NO
     if flags and (turned or (of_label and by_sign != by_label)):
         raise _ambiguous(column, values, label)
     if flags:

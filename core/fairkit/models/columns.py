@@ -12,7 +12,7 @@ from fairkit.data.roles import PredictionRoles, require_columns, same_value, val
 from fairkit.data.task import choose_task
 from fairkit.errors import ModelError, ParameterError
 from fairkit.models.column_names import favorable_values
-from fairkit.models.python import ranks_higher
+from fairkit.models.python import FIRST_ROWS, ranks_higher
 from fairkit.models.scorer import OWN, Columns, Cut, Predictions, Scale, told_scale
 from fairkit.support.lazy_dataclass import dataclass, replace
 from fairkit.support.timings import phase
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-_FIRST_ROWS = 4_096
 UNSEEN = "No model was seen: the predictions are columns of the table."
 
 
@@ -193,7 +192,7 @@ def _form(roles: PredictionRoles, dataset: Dataset, task: Task, cut: Cut | None,
     if task != "binary" or roles.score is None:
         return _Form()
     decided = roles.decision or roles.probability
-    batch = dataset.read([roles.score, *([decided] if decided else [])], _FIRST_ROWS)
+    batch = dataset.read([roles.score, *([decided] if decided else [])], FIRST_ROWS)
     numbers = _numbers(batch.column(roles.score), roles.score)
     low, high = float(numbers.min()), float(numbers.max())
     kind = options.score_kind or ("probability" if low >= 0 and high <= 1 else "value")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fairkit.settings import ModelOptions
 
 
-_FIRST_ROWS = 4_096
+FIRST_ROWS = 4_096
 
 
 class PythonModel:
@@ -116,7 +116,7 @@ class _PythonScorer:
         """Decide which class is which value of the label from the first rows."""
         if self.task == "regression":
             return
-        batch = dataset.read(self.columns, _FIRST_ROWS)
+        batch = dataset.read(self.columns, FIRST_ROWS)
         predicted, proba = self._ask(batch.columns(self.columns))
         if proba is None:
             self.options.refuse(["threshold"], "the object gives no probabilities")

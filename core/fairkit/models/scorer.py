@@ -292,19 +292,8 @@ class Ranker:
 
 
 class NoPredictions:
-    """No model and no predictions, bound to a dataset as if it were a model."""
+    """No model and no predictions, bound to a dataset as if it were a model: it is its own scorer."""
 
-    def bind(self, dataset: Dataset, options: ModelOptions) -> Scorer:
-        """Refuse options about a model; return what predicts nothing."""
-        dataset.learn()
-        options.refuse(
-            ["score_output", "decision_output", "favorable_class", "classes", "rename", "threshold", "score_kind"],
-            "only the table is looked at",
-        )
-        return _Nothing()
-
-
-class _Nothing:
     recorded = True
     task: Task = "table"
     columns: tuple[str, ...] = ()
@@ -313,6 +302,15 @@ class _Nothing:
     def __init__(self) -> None:
         reason = "Only the table was looked at: there is no model, and there are no predictions."
         self.info: ModelInfo = ModelInfo(name="no model", sha256=None, task="table", notes=(reason,))
+
+    def bind(self, dataset: Dataset, options: ModelOptions) -> Scorer:
+        """Refuse options about a model."""
+        dataset.learn()
+        options.refuse(
+            ["score_output", "decision_output", "favorable_class", "classes", "rename", "threshold", "score_kind"],
+            "only the table is looked at",
+        )
+        return self
 
     def predict(self, columns: Columns) -> Predictions:
         """Predict nothing."""

@@ -11,11 +11,13 @@ import numpy as np
 
 from fairkit.errors import PolicyError
 from fairkit.intervals import spread_quantiles, two_sided
+from fairkit.limits import bisected
 from fairkit.planning.assumptions import Truth, decided, seen, target_of
 from fairkit.planning.results import MOST, Detectable, two_digits
 from fairkit.results.policy import judge
 from fairkit.results.rules import MoreRows
 from fairkit.settings import DEFAULT_AUDITORS
+from fairkit.support.files import record_of
 from fairkit.support.lazy_dataclass import dataclass, replace
 
 if TYPE_CHECKING:
@@ -77,7 +79,7 @@ def _with_detectable(
     could = detectable(target, truth, truth.denominators, rule, confidence, POWER)
     if could is None:
         return finding
-    return replace(finding, evidence={**finding.evidence, "detectable": could.to_dict()})
+    return replace(finding, evidence={**finding.evidence, "detectable": record_of(could)})
 
 
 def _made_of(
@@ -192,13 +194,8 @@ def _closed(reach: float, z: float, gap: float, rows: float) -> float:
         total = rows + more
         return reach * math.sqrt(rows / total) + z_power * reach / z * math.sqrt(rows * more) / total - gap
 
-    low, high = 0.0, 1e9
-    if left(high) > 0:
-        return math.inf
-    for _ in range(80):
-        middle = (low + high) / 2
-        low, high = (middle, high) if left(middle) > 0 else (low, middle)
-    return high
+    most = 1e9
+    return math.inf if left(most) > 0 else bisected(lambda more: left(more) > 0, 0.0, most, 80)[1]
 
 
 def _from_width(finding: Finding, limit: float) -> MoreRows:
@@ -374,10 +371,4 @@ class _Side:
 
 def _edge(holds: Callable[[float], float], limit: float, end: float) -> float | None:
     """Return the number nearest to the limit from which on `holds` is not negative, towards `end`."""
-    if holds(end) < 0:
-        return None
-    bad, good = limit, end
-    for _ in range(50):
-        middle = (bad + good) / 2
-        bad, good = (bad, middle) if holds(middle) >= 0 else (middle, good)
-    return good
+    return None if holds(end) < 0 else bisected(lambda value: holds(value) < 0, limit, end, 50)[1]

@@ -11,7 +11,7 @@ from fairkit.errors import ParameterError, PolicyError, did_you_mean
 from fairkit.intervals import MANY, Spread, differences, extreme, spread_difference, spread_ratio, two_sided
 from fairkit.metrics import ODDS, Estimate, Rate
 from fairkit.statistics import Sums
-from fairkit.support.lazy_dataclass import dataclass
+from fairkit.support.lazy_dataclass import dataclass, replace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -114,10 +114,7 @@ def observed(rule: Rule, target: Target, report: Report) -> tuple[Truth, tuple[s
             "it is too old, or was made without a label: audit again"
         )
     nothing = np.zeros_like(truth.counted)
-    fresh = Truth(
-        names=truth.names, shares=truth.shares, rates=truth.rates, bases=truth.bases,
-        rows=np.zeros(len(truth.names)), denominators=nothing, counted=nothing,
-    )  # fmt: skip
+    fresh = replace(truth, rows=np.zeros(len(truth.names)), denominators=nothing, counted=nothing)
     return fresh, ("The rates of the pilot report are taken to be true.",)
 
 

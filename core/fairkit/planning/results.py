@@ -40,10 +40,6 @@ class Detectable:
     passes_up_to: float | None
     power: float
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return {"fails_from": self.fails_from, "passes_up_to": self.passes_up_to, "power": self.power}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPlan:
@@ -52,10 +48,6 @@ class GroupPlan:
     group: str
     rows: int
     denominator: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return {"group": self.group, "rows": self.rows, "denominator": self.denominator}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

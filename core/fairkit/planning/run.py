@@ -155,12 +155,13 @@ def _one(
     rows = two_digits(max(curve.rows, floor))
     parts = np.ceil(rows * truth.shares)
     inside = parts * truth.bases
-    few = (
-        f"At least {LEAST} rows of every group that the rate is over are needed, whatever the power."
-        if curve.rows < floor
-        else ""
-    )
-    many = _many(len(truth.names)) if target.kind in ("difference", "ratio") else ""
+    few = ""
+    if curve.rows < floor:
+        few = f"At least {LEAST} rows of every group that the rate is over are needed, whatever the power."
+    many = ""
+    if len(truth.names) > 2 and target.kind in ("difference", "ratio"):
+        count = len(truth.names)
+        many = f"{count} groups need more rows each than two would: the largest of all their differences is judged."
     return RulePlan(
         rule=rule,
         value=value,
@@ -228,12 +229,6 @@ def _from_width(
         if reach > 0
         else None,
     )
-
-
-def _many(groups: int) -> str:
-    if groups <= 2:
-        return ""
-    return f"{groups} groups need more rows each than two would: the largest of all their differences is judged."
 
 
 def _balanced(target: Target, truth: Truth, rows: int) -> int | None:

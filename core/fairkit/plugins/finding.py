@@ -189,7 +189,7 @@ def source_of(scheme: str) -> type[DataSource] | None:
     return next(iter(matches), None)
 
 
-def pack_plugins() -> tuple[list[Plugin], type[PackFormat]]:
+def pack_plugins() -> tuple[list[Plugin], PackFormat]:
     """Return the plugins that may have packs, ours first, and what reads and renders a pack."""
     from fairkit.packs import pack_format
 

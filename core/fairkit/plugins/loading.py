@@ -9,7 +9,7 @@ import inspect
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import pluggy
 
@@ -100,19 +100,7 @@ class Plugin:
     @property
     def classes(self) -> dict[Kind, tuple[type[Any], ...]]:
         """The classes of each kind that it offers; a kind without any is left out."""
-        every: dict[Kind, tuple[type[Any], ...]] = {
-            "metric": self.metrics,
-            "auditor": self.auditors,
-            "mitigator": self.mitigators,
-            "learner": self.learners,
-            "evidence chart": self.evidence_charts,
-            "source": self.sources,
-            "model source": self.model_sources,
-            "promotion check": self.promotion_checks,
-            "signer": self.signers,
-            "exporter": self.exporters,
-            "pack": self.packs,
-        }
+        every = {kind: getattr(self, f"{kind.replace(' ', '_')}s") for kind in get_args(Kind)}
         return {kind: classes for kind, classes in every.items() if classes}
 
     @property
@@ -200,14 +188,6 @@ def _check_interface(info: PluginInfo, module: Any) -> None:
     )
 
 
-def _check_file(info: PluginInfo) -> None:
-    if not Path(info.target).is_file():
-        raise PluginError(
-            f"the plugin {info.name!r} does not load (there is no file {info.target}); "
-            f"fix the path in {FILES}, or take it out"
-        )
-
-
 def _load_file(path: Path) -> Any:
     """Import a file under a name of its own, once in a process."""
     import importlib.util
@@ -231,8 +211,11 @@ def _load_file(path: Path) -> Any:
 
 
 def _import(info: PluginInfo) -> Any:
-    if info.distribution == FILE:
-        _check_file(info)
+    if info.distribution == FILE and not Path(info.target).is_file():
+        raise PluginError(
+            f"the plugin {info.name!r} does not load (there is no file {info.target}); "
+            f"fix the path in {FILES}, or take it out"
+        )
     try:
         if info.distribution == FILE:
             return _load_file(Path(info.target))

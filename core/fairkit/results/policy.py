@@ -54,12 +54,12 @@ def judge(
     if adjustment == "holm":
         failed = _holm(pairs, confidence)
         results = tuple(_judge_by_holm(rule, matching, failed, len(pairs)) for rule, matching in matched)
-        return results, verdict_of([result.verdict for result in results])
-    level = _level(pairs, confidence, adjustment)
-    results = tuple(
-        _worst(rule, [_judge_finding(rule, finding, level(finding)) for finding in matching])
-        for rule, matching in matched
-    )
+    else:
+        level = _level(pairs, confidence, adjustment)
+        results = tuple(
+            _worst(rule, [_judge_finding(rule, finding, level(finding)) for finding in matching])
+            for rule, matching in matched
+        )
     return results, verdict_of([result.verdict for result in results])
 
 

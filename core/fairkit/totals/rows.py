@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from fairkit.support.lazy_dataclass import dataclass, replace
+from fairkit.support.lazy_dataclass import dataclass, fields, replace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -62,10 +62,8 @@ class Statistic(ABC):
 
     keeps_rows: ClassVar[bool] = False
 
-    @property
-    @abstractmethod
-    def key(self) -> str:
-        """What tells this statistic from others."""
+    key: str
+    """What tells this statistic from others."""
 
     @abstractmethod
     def collect(self, rows: Rows, groups: NDArray[np.int64], n_groups: int) -> Any:
@@ -95,11 +93,21 @@ class Sums:
     second: NDArray[np.float64]
 
     def __add__(self, right: Sums) -> Sums:
-        return Sums(self.count + right.count, self.first + right.first, self.second + right.second)
+        kind = type(self) if isinstance(right, type(self)) else Sums
+        joins: dict[str, Any] = {"least": np.minimum, "most": np.maximum}
+        names = [each.name for each in fields(kind)]
+        return kind(*(joins.get(name, np.add)(getattr(self, name), getattr(right, name)) for name in names))
 
-    def pooled(self) -> Sums:
+    def pooled(self) -> Self:
         """All groups as one, shape [1, ...]."""
-        return Sums(*(part.sum(axis=0, keepdims=True) for part in (self.count, self.first, self.second)))
+        parts = {each.name: getattr(self, each.name) for each in fields(self)}
+        return replace(
+            self, **{name: part.sum(axis=0, keepdims=True) for name, part in parts.items() if name not in _OF_ALL}
+        )
+
+
+_OF_ALL = ("least", "most", "reach")
+"""Parts of sums that are not by group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,17 +118,6 @@ class CellSums(Sums):
     """
 
     cubes: NDArray[np.float64]
-
-    def __add__(self, right: Sums) -> Sums:
-        plain = Sums.__add__(self, right)
-        if not isinstance(right, CellSums):
-            return plain
-        return CellSums(plain.count, plain.first, plain.second, self.cubes + right.cubes)
-
-    def pooled(self) -> CellSums:
-        """All groups as one."""
-        plain = Sums.pooled(self)
-        return CellSums(plain.count, plain.first, plain.second, self.cubes.sum(axis=0, keepdims=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,25 +136,3 @@ class MomentSums(Sums):
     most: NDArray[np.float64]
     reach: NDArray[np.float64]
     certain: NDArray[np.float64]
-
-    def __add__(self, right: Sums) -> Sums:
-        plain = Sums.__add__(self, right)
-        if not isinstance(right, MomentSums):
-            return plain
-        return MomentSums(
-            plain.count,
-            plain.first,
-            plain.second,
-            self.powers + right.powers,
-            np.minimum(self.least, right.least),
-            np.maximum(self.most, right.most),
-            self.reach + right.reach,
-            self.certain + right.certain,
-        )
-
-    def pooled(self) -> MomentSums:
-        """All groups as one."""
-        plain = Sums.pooled(self)
-        powers = self.powers.sum(axis=0, keepdims=True)
-        certain = self.certain.sum(axis=0, keepdims=True)
-        return MomentSums(plain.count, plain.first, plain.second, powers, self.least, self.most, self.reach, certain)

@@ -160,18 +160,14 @@ class ScoreTable:
 
     def pooled(self) -> ScoreTable:
         """All groups as one, shape [U, 1, 2]."""
-        counted = self._counted()
-        mass = counted.mass.sum(axis=1, keepdims=True)
-        squares = mass if counted.squares is counted.mass else counted.squares.sum(axis=1, keepdims=True)
-        one = _Counted(counted.least, counted.most, mass, squares, counted.shift, counted.keys)
-        return ScoreTable(self.low, self.high, self.limit, 1, (), one, self.budget)
+        return self.regrouped(1)
 
     def regrouped(self, groups: int) -> ScoreTable:
         """Add up every K-th group: [U, K groups, 2] becomes [U, groups, 2]."""
         counted = self._counted()
 
         def folded(part: Array) -> Array:
-            return np.asarray(part.reshape(len(part), -1, groups, 2).sum(axis=1))
+            return np.asarray(part.reshape(len(part), self.n_groups // groups, groups, 2).sum(axis=1))
 
         mass = folded(counted.mass)
         squares = mass if counted.squares is counted.mass else folded(counted.squares)

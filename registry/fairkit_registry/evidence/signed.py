@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from fairkit.support.lazy_dataclass import dataclass, field
-from fairkit_registry.blobs import is_digest
+from fairkit_registry.blobs import is_digest, read_limited
 from fairkit_registry.errors import CertificateError, ContradictionError, VerificationError
 from fairkit_registry.evidence.predicate import CLOCK_SKEW, read_time, time_text
 from fairkit_registry.evidence.settings import SignedSettings
@@ -157,18 +157,6 @@ def count(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise TypeError(f"{value!r} is no number of rows")
     return value
-
-
-def read_limited(path: Path, limit: int, what: str) -> bytes:
-    """Read a file that may come from anybody."""
-    try:
-        with path.open("rb") as handle:
-            raw = handle.read(limit + 1)
-    except OSError as error:
-        raise CertificateError(f"cannot read {path}: {error.strerror or error}") from None
-    if len(raw) > limit:
-        raise CertificateError(f"{path} is too large to be {what} (more than {limit:,} bytes)")
-    return raw
 
 
 # The DSSE envelope: bytes, their type, and signatures over both.

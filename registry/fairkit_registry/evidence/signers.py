@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from fairkit.errors import FairkitError, PluginError
 from fairkit.support.files import check_writable, write_atomic
 from fairkit.support.lazy_dataclass import dataclass
+from fairkit_registry.blobs import read_limited
 from fairkit_registry.errors import KeyFileError, RegistryError
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def load_secret(path: str | Path, *, insecure: bool = False, passphrase: AskPass
     if colon and name.replace("-", "").isalnum() and len(name) > 1 and not Path(path).exists():
         return _plugged(name, str(path), passphrase)
     path = Path(path)
-    raw = read_small(path, "secret key")
+    raw = read_limited(path, _LARGEST_KEY_FILE, "a secret key", KeyFileError)
     if b"PUBLIC KEY" in raw:
         raise KeyFileError(f"{path} is a public key; signing needs the secret one, the file without .pub")
     if b"PRIVATE KEY-----" not in raw:
@@ -355,19 +356,7 @@ def parse_public(pem: str | bytes, *, where: str = "the public key") -> PublicKe
     return as_public(key, where)
 
 
-def read_small(path: Path, what: str) -> bytes:
-    """Return the bytes of a key file."""
-    try:
-        with path.open("rb") as handle:
-            raw = handle.read(_LARGEST_KEY_FILE + 1)
-    except OSError as error:
-        raise KeyFileError(f"cannot read the {what} {path}: {error.strerror or error}") from None
-    if len(raw) > _LARGEST_KEY_FILE:
-        raise KeyFileError(f"{path} is too large to be a {what}")
-    return raw
-
-
 def load_public(path: str | Path) -> PublicKey:
     """Read a public key file (PEM)."""
-    path = Path(path)
-    return parse_public(read_small(path, "public key"), where=str(path))
+    raw = read_limited(Path(path), _LARGEST_KEY_FILE, "a public key", KeyFileError)
+    return parse_public(raw, where=str(path))

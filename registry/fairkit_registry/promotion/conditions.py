@@ -31,12 +31,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from fairkit.errors import PolicyError, did_you_mean
 from fairkit.results.rules import Rule
 from fairkit.support.lazy_dataclass import dataclass
-from fairkit_registry.blobs import is_digest, summarise
+from fairkit_registry.blobs import is_digest, read_limited, summarise
 from fairkit_registry.errors import CertificateError, RegistryError
 from fairkit_registry.evidence import settings as pins
 from fairkit_registry.evidence.certificate import Certificate, check_lock, signed_table, verify
 from fairkit_registry.evidence.predicate import CLOCK_SKEW
-from fairkit_registry.evidence.signed import PolicyLock, read_limited
+from fairkit_registry.evidence.signed import PolicyLock
 from fairkit_registry.evidence.signers import load_public, parse_public
 from fairkit_registry.promotion.case import ALL, check_serving, worse_findings
 from fairkit_registry.store.index import AliasPolicy
