@@ -79,12 +79,8 @@ def _audit_files(root: Path, model: str | Path, data: str | Path | None, options
     here = root / model
     subject = chosen(str(here if here.is_file() else model), None, config)
     named = {name: options.pop(name) for name in _TEXTS if name in options}
-    named |= {name: _listed(options.pop(name)) for name in _LISTS if name in options}
+    named |= {name: opt.listed(options.pop(name)) for name in _LISTS if name in options}
     typed = opt.DataOptions(data=None if data is None else str(root / data), **named)
     dataset = subject.dataset(typed, config, opt.ConditionOptions())
     settings = opt.audit_settings(opt.AuditOptions(), config)
     return audit(subject.model, dataset, settings=settings, **options)
-
-
-def _listed(names: str | list[str]) -> list[str]:
-    return [names] if isinstance(names, str) else list(names)

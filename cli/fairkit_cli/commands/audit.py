@@ -43,10 +43,6 @@ def audit(
     config: opt.ConfigFile = None,
 ) -> None:
     """Audit an ONNX model, or decisions in a table: what is unequal between groups, how sure are we, is it allowed?"""
-    if output is not None:
-        from fairkit.support.files import check_writable
-
-        check_writable(output)
     copies = {path: copy_format(path) for path in save or ()}
     with drawing("html" if "html" in copies.values() else output_format):
         report = run_audit(
@@ -250,10 +246,6 @@ def data(
     config: opt.ConfigFile = None,
 ) -> None:
     """Look at a table before any model: groups, outcomes, missing values, and columns that tell the group."""
-    if output is not None:
-        from fairkit.support.files import check_writable
-
-        check_writable(output)
     columns = opt.DataOptions(
         data=table, label=label, favorable=favorable, sensitive=sensitive, features=features, drop=drop
     )

@@ -13,6 +13,7 @@ import typer
 
 from fairkit.errors import DataError, FairkitError, ParameterError
 from fairkit_cli import options as opt
+from fairkit_cli.lazy import group_of
 from fairkit_cli.packs import PackName, ToolScores, asked_by, counted_above_the_median
 from fairkit_cli.terminal.output import exit_code, finished, print_as, print_json, say, write
 
@@ -28,13 +29,6 @@ if TYPE_CHECKING:
     from fairkit_registry.evidence.signers import Signer
 
 
-key = typer.Typer(
-    no_args_is_help=True, help="Keys to sign certificates with.", add_completion=False, rich_markup_mode=None
-)
-key.callback()(lambda: None)  # a group, though it has one command
-
-
-@key.command("new")
 def new_key(
     path: Annotated[Path, typer.Argument(help="The secret key; the public one goes to PATH.pub.")],
     kind: Annotated[
@@ -164,15 +158,6 @@ def certify(
 # `fairkit policy lock`: policy, table and settings are signed before the model is seen.
 
 
-app = typer.Typer(
-    no_args_is_help=True,
-    help="Policies that are fixed before the model is seen.",
-    add_completion=False,
-    rich_markup_mode=None,
-)
-app.callback()(lambda: None)  # a group, though it has one command
-
-
 @opt.expanded
 def lock(
     *,
@@ -240,6 +225,14 @@ def lock(
     )
 
 
+key = group_of({"new": "fairkit_cli.commands.certify:new_key"}, "Keys to sign certificates with.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Policies that are fixed before the model is seen.",
+    add_completion=False,
+    rich_markup_mode=None,
+)
+app.callback()(lambda: None)  # a group, though it has one command
 app.command("lock")(lock)
 
 

@@ -85,15 +85,12 @@ def compare(
     """
     from fairkit.data.roles import PredictionRoles
     from fairkit.models.columns import PredictedColumns
-    from fairkit.support.files import check_writable
     from fairkit_cli.commands.audit import drawing
     from fairkit_cli.config import load_announced
     from fairkit_cli.packs import load_model
     from fairkit_cli.terminal.output import progress_bar
     from fairkit_comparing.run import compare as run
 
-    if output is not None:
-        check_writable(output)
     policy = opt.rules_of(maximums, minimums)
     if models and any(map(is_report, models)):
         groups = (columns, conditions, where, sandbox, scoring)

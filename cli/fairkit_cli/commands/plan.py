@@ -10,7 +10,7 @@ import typer
 
 from fairkit.errors import DataError, ParameterError
 from fairkit.support.escaping import json_text
-from fairkit.support.files import check_writable, read_small, write_atomic
+from fairkit.support.files import read_small, write_atomic
 from fairkit_cli import options as opt
 from fairkit_cli.terminal.output import write
 
@@ -94,8 +94,6 @@ def plan(
     from fairkit.planning.run import plan as run
     from fairkit_cli.config import load_config
 
-    if output is not None:
-        check_writable(output)
     if report is not None and (groups or assume or base):
         raise ParameterError("--report says what --groups, --assume and --base would; leave them out")
     if table is not None:

@@ -82,13 +82,10 @@ def report(
     for, item by item, with what held on the audit's date and what holds today; an item that is not answered is a
     visible gap, and with --strict the exit code is 3.
     """
-    from fairkit.support.files import check_writable
     from fairkit_cli.evidence import read_evidence
 
     _check_asked(pack, facts, output_format, certificates, watched, strict=strict)
     accepted = _accepted(accept_status, accept_unread, strict=strict)
-    if output is not None:
-        check_writable(output)
     chosen = None if pack is None else find_pack(pack)
     if chosen is not None and watched is not None and all(item.table != "monitoring" for item in chosen.items):
         raise ParameterError(

@@ -12,6 +12,7 @@ import typer
 from fairkit.errors import ParameterError
 from fairkit.results.rules import Rule
 from fairkit.settings import DEFAULT_AUDITORS, AuditSettings, ModelOptions, Setting, declared
+from fairkit.support.files import check_writable
 from fairkit_cli.options.data import (
     OUTPUT,
     POLICY,
@@ -65,8 +66,18 @@ VersionFormat = Annotated[
         exporters=True,
     ),
 ]
+
+
+def _writable(path: Path | None) -> Path | None:
+    """Refuse, before a command does its work, a file that could not be written at its end."""
+    if path is not None:
+        check_writable(path)
+    return path
+
+
 Output = Annotated[
-    Path | None, option("--output", "FILE", "Write the result to this file instead of standard output.", OUTPUT)
+    Path | None,
+    option("--output", "FILE", "Write the result to this file instead of standard output.", OUTPUT, callback=_writable),
 ]
 Copies = Annotated[
     list[Path] | None,

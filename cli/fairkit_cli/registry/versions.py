@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +14,7 @@ from fairkit_cli.config import refuse_remote
 from fairkit_cli.terminal.output import FAILED, echo, json_lines, print_as, print_json, put, say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from fairkit_registry.evidence.signers import PublicKey
     from fairkit_registry.exchange.describe import Imported
@@ -282,18 +281,6 @@ def open_registry(option: Path | None, *, before: Callable[[], None] | None = No
     for note in result.notes:
         say(note)
     return result
-
-
-@contextmanager
-def refusing() -> Iterator[None]:
-    """End the command with code 1, and say why, where evidence does not hold."""
-    from fairkit_registry.errors import VerificationError
-
-    try:
-        yield
-    except VerificationError as error:
-        echo(f"refused: {error}")
-        raise typer.Exit(FAILED) from None
 
 
 def arrival_line(arrived: Imported, *, keyed: bool) -> str:

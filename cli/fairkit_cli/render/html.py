@@ -153,11 +153,6 @@ def _span(span: Span) -> Content:
     return tag("span", span.text, class_=_CLASSES.get(span.role, span.role)) if span.role else span.text
 
 
-def section(title: str, *content: Content) -> Markup:
-    """Return a section under a heading."""
-    return tag("section", tag("h2", title), *content)
-
-
 def html_table(table: Table) -> Markup:
     """Return a table that scrolls sideways on narrow screens; the first cell of a row is its heading.
 

@@ -246,11 +246,6 @@ def join(content: Content) -> Markup:
     return Markup("".join(join(part) for part in content))
 
 
-def name_of(text: str) -> Markup:
-    """Return a name that came with the data, kept apart from the direction of the text around it."""
-    return tag("bdi", text)
-
-
 def clean(text: str) -> str:
     """Show characters that act or cannot be seen as escapes; line feeds and tabs are spaces on a page."""
     return visible(text.replace("\t", " "), lines=True)
