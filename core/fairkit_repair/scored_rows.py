@@ -119,10 +119,7 @@ class ScoredRows:
 
     def rates(self, chance: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the weighted mean of h in each of the K groups, NaN in an empty one."""
-        weights = self.row_weights
-        count = len(self.names) + 1
-        totals = np.bincount(self.codes, weights, minlength=count)[:-1]
-        sums = np.bincount(self.codes, weights * chance, minlength=count)[:-1]
+        totals, sums = self._summed(self.row_weights), self._summed(self.row_weights * chance)
         means: NDArray[np.float64] = np.divide(sums, totals, out=np.full(len(totals), np.nan), where=totals > 0)
         return means
 
@@ -133,10 +130,11 @@ class ScoredRows:
 
     def effective_rows(self) -> NDArray[np.float64]:
         """Return (Σ w)² / Σ w² in each of the K groups: the rows of equal weight that would say as much."""
-        weights, count = self.row_weights, len(self.names) + 1
-        totals = np.bincount(self.codes, weights, minlength=count)[:-1]
-        squares = np.bincount(self.codes, weights**2, minlength=count)[:-1]
+        totals, squares = self._summed(self.row_weights), self._summed(self.row_weights**2)
         return np.divide(totals**2, squares, out=np.zeros(len(totals)), where=squares > 0)
+
+    def _summed(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.bincount(self.codes, values, minlength=len(self.names) + 1)[:-1].astype(np.float64)
 
     def margin(self) -> float:
         """Return two standard errors of a rate in the smallest group: 2 √(.25 / n), n its effective rows."""
@@ -303,19 +301,12 @@ class Study:
     def told(self) -> str:
         """Return a sentence about the pick and its chance."""
         choice = self.choice
-        sure = (
-            f"asked: {self.sure:g}"
-            if self.reached
-            else f"LESS than the {self.sure:g} that was asked for; nothing that was tried has more"
-        )
+        less = f"LESS than the {self.sure:g} that was asked for; nothing that was tried has more"
+        drawn = " It draws some decisions BY CHANCE: no deterministic alternative that was tried is as sure."
         return (
             f"Picked {choice.name} among {len(self.measured)} alternatives: predicted {self.performance} "
-            f"{choice.accuracy:.4f}, predicted chance of passing {choice.chance:.2f} ({sure})."
-            + (
-                " It draws some decisions BY CHANCE: no deterministic alternative that was tried is as sure."
-                if self.needs_chance
-                else ""
-            )
+            f"{choice.accuracy:.4f}, predicted chance of passing {choice.chance:.2f} "
+            f"({f'asked: {self.sure:g}' if self.reached else less}).{drawn * self.needs_chance}"
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -204,7 +204,12 @@ def frontier(
         state_file = State(None if state is None else Path(state), about)
         runner = Runner(setup, state_file, running, progress)
         points = runner.everything(sweeps, budget, axes)
-        _check_axes(points, axes)
+        measures = {name for point in points for name in point.measures}
+        for name in axes:
+            if measures and name not in measures:
+                raise ParameterError(
+                    f"no point has the metric {name!r}. {did_you_mean(name, measures, what='metrics')}"
+                )
         result = _result(running, points, axes, choice or Choice(), test_data, state_file, runner.setup, progress)
         if repeats > 1:
             again = _again(result, runner.setup, running, repeats, progress)
@@ -267,13 +272,6 @@ def _axes(
     if not data.roles.sensitive:
         raise ParameterError("a frontier needs a sensitive column; name it with `sensitive`")
     return f"{flat}:{data.roles.sensitive[0].name}", upright
-
-
-def _check_axes(points: Sequence[Point], axes: tuple[str, str]) -> None:
-    measures = {name for point in points for name in point.measures}
-    for name in axes:
-        if measures and name not in measures:
-            raise ParameterError(f"no point has the metric {name!r}. {did_you_mean(name, measures, what='metrics')}")
 
 
 def _tested(

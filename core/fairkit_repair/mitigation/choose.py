@@ -237,12 +237,16 @@ def split_dataset(data: Dataset, share: float, seed: int) -> tuple[Dataset, Data
 
     from fairkit.data.sources import open_source
 
-    check_share(share)
-    batch = data.read(())
+    if not 0 < share < 1:
+        raise ParameterError(f"holdout={share} is not a share; it is between 0 and 1, such as 0.2")
+    batch, rng = data.read(()), np.random.default_rng(seed)
     if batch.queries is not None:
-        held_out = whole_queries(batch.queries, share, np.random.default_rng(seed))
+        names, codes = np.unique(batch.queries, return_inverse=True)
+        chosen = np.zeros(len(names), dtype=bool)
+        chosen[rng.permutation(len(names))[: min(len(names) - 1, round(share * len(names)))]] = True
+        held_out = np.asarray(chosen[codes.ravel()])
     else:
-        held_out = stratified(_strata(data, batch), share, np.random.default_rng(seed))
+        held_out = stratified(_strata(data, batch), share, rng)
     whole = pa.Table.from_batches(list(data.source.batches(data.columns, BATCH_ROWS)))
     roles = fixed_roles(data)
     parts = []
@@ -251,20 +255,6 @@ def split_dataset(data: Dataset, share: float, seed: int) -> tuple[Dataset, Data
             raise DataError(f"{data.name}: too few rows ({len(held_out)}) to hold out {share:g} of them; give `test`")
         parts.append(Dataset(open_source(whole.take(as_arrow(rows)), f"{data.name}, {name}"), roles))
     return parts[0], parts[1]
-
-
-def whole_queries(queries: NDArray[Any], share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Return a mask of the rows of about `share` of the queries, shape [n]: the items of a query stay together."""
-    names, codes = np.unique(queries, return_inverse=True)
-    chosen = np.zeros(len(names), dtype=bool)
-    chosen[rng.permutation(len(names))[: min(len(names) - 1, round(share * len(names)))]] = True
-    return np.asarray(chosen[codes.ravel()])
-
-
-def check_share(share: float) -> None:
-    """Raise ParameterError where a share of rows is not between 0 and 1."""
-    if not 0 < share < 1:
-        raise ParameterError(f"holdout={share} is not a share; it is between 0 and 1, such as 0.2")
 
 
 def stratified(strata: NDArray[np.int64], share: float, rng: np.random.Generator) -> NDArray[np.bool_]:

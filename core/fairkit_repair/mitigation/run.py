@@ -330,7 +330,9 @@ def measured(
     classes = tuple(map(value_text, table.classes)) if table.task == "multiclass" else None
     plain = ModelOptions(task=table.task, classes=classes)
     repaired = dataclasses.replace(plain, rename=learned.baseline.said.rename)
-    held_out = _held_out(fitted, learned.compared, table, confidence)
+    held_out: dict[str, Any] = {}
+    if isinstance(fitted, MeasuresItself):  # the rows are read only where a method measures something on them
+        held_out |= fitted.held_out(Table.from_dataset(learned.compared, table.task), confidence)
     with TemporaryDirectory() as folder:
         auditors = fitted.audits(Path(folder)) if isinstance(fitted, NamesAudits) else {}
         settings = AuditSettings(
@@ -424,10 +426,3 @@ def _repeated(
 
     reports, notes = retrained(repeats, run.seed, learned.table, result.after, train)
     return dataclasses.replace(result, repeats=reports, notes=(*result.notes, *notes))
-
-
-def _held_out(fitted: FittedModel, data: Dataset, table: Table, confidence: float) -> dict[str, Any]:
-    """Return the method's measurements on held-out rows, which are read only where it makes any."""
-    if not isinstance(fitted, MeasuresItself):
-        return {}
-    return dict(fitted.held_out(Table.from_dataset(data, table.task), confidence))

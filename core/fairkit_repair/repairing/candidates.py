@@ -79,7 +79,10 @@ def candidates(
     """
     usable: list[Trial] = []
     if task == "binary" and (objective.bounds or (given and objective.kind != "rate")):
-        usable = [_common(margin) for margin in (MARGINS if objective.bounds else (0.0,))]
+        for margin in MARGINS if objective.bounds else (0.0,):
+            values, way = {"margin": margin} if margin else {}, CommonThreshold.capabilities[0]
+            method = CommonThreshold.with_values(values)
+            usable.append(Trial.of(method, values, way, f"common-threshold {margin}"))
     for name in methods if methods is not None else _installed():
         cls = find_mitigator(name)
         if task not in cls.tasks:
@@ -99,13 +102,6 @@ def candidates(
     return sorted(usable, key=lambda candidate: (candidate.capability.trainings, candidate.capability.randomized))
 
 
-def _common(margin: float) -> Trial:
-    values = {"margin": margin} if margin else {}
-    return Trial.of(
-        CommonThreshold.with_values(values), values, CommonThreshold.capabilities[0], f"common-threshold {margin}"
-    )
-
-
 def _within(cls: type[Mitigator], variants: Sequence[Trial], fixed: Mapping[str, Any]) -> list[Trial]:
     """Return the variants with margins inside the limits of rules on rates; such rules may be all that there are."""
     if not variants:
@@ -122,19 +118,20 @@ def _within(cls: type[Mitigator], variants: Sequence[Trial], fixed: Mapping[str,
 
 
 def _installed() -> list[str]:
-    names = []
-    for row in plugins.explain_all():
-        if "mitigator" in row.kinds and row.reason is None:
-            names += [row.found.name]
-    return names
+    return [row.found.name for row in plugins.explain_all() if "mitigator" in row.kinds and row.reason is None]
 
 
 def _of(
     cls: type[Mitigator], limits: Sequence[Limited], fixed: Mapping[str, Any], rate: float, *, strict: bool
 ) -> list[Trial]:
     variants: list[Trial] = []
+    between = [
+        limit
+        for limit in limits
+        if limit.split is not None and (limit.target is None or limit.target.kind in ("difference", "ratio"))
+    ]
     for capability in cls.capabilities:
-        met = [limit for limit in limits if _is_between(limit) and capability.meets(limit.rule.metric)]
+        met = [limit for limit in between if capability.meets(limit.rule.metric)]
         chosen = {key: value for key, value in capability.settings.items() if key not in fixed}
         clash = any(str(fixed[key]) != str(value) for key, value in capability.settings.items() if key in fixed)
         if not met or clash:
@@ -152,10 +149,6 @@ def _of(
             if all(str(values) != str(variant.parameters) for variant in variants if variant.family == family):
                 variants.append(Trial.of(method, values, capability, family, frozenset(fixed)))
     return variants
-
-
-def _is_between(one: Limited) -> bool:
-    return one.split is not None and (one.target is None or one.target.kind in ("difference", "ratio"))
 
 
 def _difference(one: Limited, rate: float) -> float:

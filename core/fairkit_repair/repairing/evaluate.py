@@ -344,10 +344,11 @@ class ByAudits(Forecast):
             drawn += 1
         values = {}
         for rule in self.rules:
-            numbers = [finding for finding in findings if finding.metric == rule.metric and finding.value is not None]
-            numbers = [number for number in numbers if rule.sensitive in (None, number.sensitive)]
-            for name in dict.fromkeys(number.sensitive for number in numbers):
-                mine = [float(number.value or 0.0) for number in numbers if number.sensitive == name]
+            numbers: dict[str | None, list[float]] = {}
+            for each in findings:
+                if each.metric == rule.metric and each.value is not None and rule.sensitive in (None, each.sensitive):
+                    numbers.setdefault(each.sensitive, []).append(float(each.value))
+            for name, mine in numbers.items():
                 label = rule.metric if name is None else f"{rule.metric}:{name}"
                 values[label] = max(mine) if rule.upper else min(mine)
         return ChancePrediction(
@@ -389,11 +390,8 @@ class ByAudits(Forecast):
 
         Of rankings: scores at random; else the predictions of others, of the same outcome where rules are on errors.
         """
-        between = [
-            rule
-            for rule in self.rules
-            if rule.metric.endswith(("_difference", "_ratio")) or rule.metric == "statistical_parity_ks"
-        ]
+        ends = ("_difference", "_ratio", "statistical_parity_ks")
+        between = [rule for rule in self.rules if rule.metric.endswith(ends)]
         return dataclasses.replace(self, rules=between), self._equal(said, between) if between else None
 
     def _equal(self, said: Array, between: Sequence[Rule]) -> Array | None:
@@ -432,14 +430,8 @@ def _is_of(metric: type[Metric], rules: Sequence[Rule]) -> bool:
 
 
 def _performance(findings: Sequence[Finding], task: Task) -> float:
-    return next(
-        (
-            float(finding.value)
-            for finding in findings
-            if finding.metric == PERFORMANCE[task] and finding.sensitive is None and finding.value is not None
-        ),
-        0.0,
-    )
+    over_all = (each.value for each in findings if each.metric == PERFORMANCE[task] and each.sensitive is None)
+    return float(next((value for value in over_all if value is not None), 0.0))
 
 
 def _some(places: NDArray[np.int64], size: int, rng: np.random.Generator, *, fixed_rates: bool) -> NDArray[np.int64]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from functools import partial
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
@@ -65,10 +66,7 @@ def search(bench: Bench, forecast: Forecast, usable: Sequence[Trial], study: Stu
         elif candidate.capability.randomized and study.deterministic:
             measured = dataclasses.replace(measured, status="left out", reason=BY_CHANCE)
         result.append(measured)
-
-    def measure(one: Trial) -> Trial:
-        return right.measured(forecast, one)
-
+    measure = partial(right.measured, forecast)
     if study.deterministic is None:
         _refine_without_chance(result, study.sure, measure, bench.clock.left)
     else:
@@ -202,9 +200,7 @@ class Against:
         if self._bench.table.task != "binary" or objective.rate is None:
             return ""
         rate = float(np.average(chance, weights=self._bench.table.weights))
-        if objective.keeps(rate):
-            return ""
-        return f"{MOVED}: {objective.rate:.3f} before, {rate:.3f} after"
+        return "" if objective.keeps(rate) else f"{MOVED}: {objective.rate:.3f} before, {rate:.3f} after"
 
     def _change(self, chance: Array, ahead: float) -> tuple[float, tuple[float, float, float]]:
         """Return the objective's value, and its change with its 95 % interval."""
@@ -298,7 +294,11 @@ def pick(alternatives: Sequence[Trial], sure: float) -> int:
         raise ParameterError(f"no alternative could be measured: {why}")
     surest = max(chance for chance, _ in ranked.values())
     if surest < _ALIKE:
-        return max(ranked, key=lambda index: (ranked[index][0], -_excess(alternatives[index])))
+
+        def nearness(index: int) -> tuple[float, float]:
+            return ranked[index][0], -max(map(abs, alternatives[index].values.values()), default=0.0)
+
+        return max(ranked, key=nearness)
     enough = sure if surest >= sure else surest - _ALIKE
     return max(
         (index for index, (chance, _) in ranked.items() if chance >= enough),
@@ -309,7 +309,3 @@ def pick(alternatives: Sequence[Trial], sure: float) -> int:
 def may_be_picked(one: Trial) -> bool:
     """Return whether an alternative was measured and may be handed out."""
     return one.status != "left out" and one.chance is not None
-
-
-def _excess(one: Trial) -> float:
-    return max((abs(value) for value in one.values.values()), default=0.0)

@@ -14,6 +14,7 @@ from fairkit.data.sources import open_source
 from fairkit.data.table import Groups, Table, intersect
 from fairkit.errors import DataError, MissingExtraError, ParameterError
 from fairkit.fitted import Run
+from fairkit_onnx.file import OnnxModel
 from fairkit_repair.postprocess import PostProcessor, RuleModel
 from fairkit_repair.sklearn.base import Face, face, written
 
@@ -61,7 +62,8 @@ class _PostEstimator(Face):
             if not hasattr(self.model, "predict_proba"):
                 self.notes_ = (*self.notes_, "Rows are ranked by decision_function, which is no probability.")
         else:
-            self.fitted_ = method.fit(table, run, model=self._onnx_model())
+            base = self.model if isinstance(self.model, OnnxModel) else OnnxModel.load(self.model)
+            self.fitted_ = method.fit(table, run, model=base)
             self.rule_, self.details_ = self.fitted_.rule, dict(self.fitted_.details)
             self.notes_ = self.fitted_.notes
         self.n_features_in_ = len(frame_columns(X))
@@ -129,11 +131,6 @@ class _PostEstimator(Face):
                 "predict_proba nor decision_function: give a classifier with one of them (a vote with voting='soft')"
             )
         return ranks
-
-    def _onnx_model(self) -> Any:
-        from fairkit_onnx.file import OnnxModel
-
-        return self.model if isinstance(self.model, OnnxModel) else OnnxModel.load(self.model)
 
     def _classifier_scores(self, X: Any) -> NDArray[np.float64]:
         """Return the second class's probability; else decision_function, moved into [0, 1] in the same order."""
