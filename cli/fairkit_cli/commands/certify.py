@@ -197,16 +197,16 @@ def lock(
         check_writable(data_salted)
     settings = load_announced(config)
     file = "test" if "test" in settings.data else "path"
-    if not opt.audit_settings(typed, settings).policy:
+    asked = opt.audit_settings(typed, settings)
+    if not asked.policy:
         _sign_table(columns, settings, secrets, output, purpose, output_format, sealed=data_salted is not None)
         return
     requests = of_requests(columns)
     if requests is None:
         dataset = opt.load_dataset(columns, settings, file=file, conditions=conditions)
-        asked = opt.audit_settings(typed, settings)
     else:
         dataset = requests.dataset(replace(columns, data=None), settings, conditions)
-        asked = requests.settings(opt.audit_settings(typed, settings), typed, settings)
+        asked = requests.settings(asked, typed, settings)
     pins = SignedSettings.of_audit(asked, dataset.roles.to_dict())
     seen = dataset.learn()
     rows = seen.rows + seen.dropped_rows

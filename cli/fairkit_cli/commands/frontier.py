@@ -127,8 +127,6 @@ def frontier(
     config: opt.ConfigFile = None,
 ) -> None:
     """Train along parameters, draw performance against a disparity, and pick a model by a rule."""
-    import dataclasses
-
     from fairkit.support.files import check_writable, write_atomic
     from fairkit_cli.commands.audit import drawing
     from fairkit_cli.config import load_announced
@@ -151,15 +149,13 @@ def frontier(
     audit_options = opt.AuditOptions(confidence=confidence, seed=seed, assignments=of_auditors)
     audited = opt.audit_settings(audit_options, settings)
     data = opt.load_dataset(columns, settings, file="train" if settings.data.get("train") else "path")
-    test_data = None
-    if test is not None or (columns.data is None and settings.data.get("test")):
-        test_data = opt.load_dataset(dataclasses.replace(columns, data=test), settings, file="test")
+    test_rows = opt.load_test(test, columns, settings)
     try:
         with drawing(output_format), progress_bar() as progress:
             result = run(
                 sweeps,
                 data,
-                test=test_data,
+                test=test_rows,
                 holdout=0.2 if holdout is None else holdout,
                 performance=performance,
                 disparity=disparity,

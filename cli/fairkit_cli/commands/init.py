@@ -248,7 +248,12 @@ def _run(folder: Path, command: Any) -> None:
             "The rule is broken. A policy is all that a repair needs: the search predicts each method's chance of "
             "passing, trains the most accurate model that is 95 % sure to pass, and looks at the test rows once."
         )
-        _type(command, "mitigate", "--max", RULE, *_data_options(), "--output", "fair.onnx")
+        _type(
+            command,
+            "mitigate", "--max", RULE, "--data", "train.parquet", "--test", "test.parquet",
+            "--label", str(ROLES["label"]), "--favorable", str(ROLES["favorable"]), "--sensitive", "sex",
+            "--drop", "would_repay", "--output", "fair.onnx",
+        )  # fmt: skip
         _say("The new file alone carries all that an audit needs:")
         _type(command, "audit", "fair.onnx", "--data", "test.parquet", "--max", RULE)
         _evidence(command)
@@ -301,13 +306,6 @@ def _evidence(command: Any) -> None:
     _type(command, "registry", "alias", "loans", "production", "--max", RULE, "--key", "auditor.key.pub")
     for version in ("loans@1", "loans@2"):
         _type(command, "registry", "promote", version, "production")
-
-
-def _data_options() -> list[str]:
-    return [
-        "--data", "train.parquet", "--test", "test.parquet", "--label", str(ROLES["label"]),
-        "--favorable", str(ROLES["favorable"]), "--sensitive", "sex", "--drop", "would_repay",
-    ]  # fmt: skip
 
 
 def _say(text: str) -> None:

@@ -101,7 +101,7 @@ def mitigate(
     carried = _carried(model)
     train = opt.load_dataset(columns, settings, carried, file="train" if settings.data.get("train") else "path")
     shared: dict[str, Any] = {
-        "test": _test_data(test, columns, settings, carried),
+        "test": opt.load_test(test, columns, settings, carried),
         "holdout": opt.first_known(holdout, settings.mitigate.get("holdout"), 0.2),
         "model": model,
         "options": audited.options,
@@ -214,13 +214,6 @@ def _carried(model: str | None) -> dict[str, Any]:
     from fairkit_onnx.read import graph as safety
 
     return safety.embedded_settings(safety.parse(safety.read_bytes(Path(model)), model))
-
-
-def _test_data(test: str | None, typed: opt.DataOptions, config: Config, carried: dict[str, Any]) -> Any:
-    """Load the rows to audit on, where a file of their own is named."""
-    if test is None and (typed.data is not None or not config.data.get("test")):
-        return None
-    return opt.load_dataset(dataclasses.replace(typed, data=test), config, carried, file="test")
 
 
 def _parameters(plugin: str, assignments: Any, config: Config) -> dict[str, Any]:

@@ -84,7 +84,12 @@ def report(
     """
     from fairkit_cli.evidence import read_evidence
 
-    _check_asked(pack, facts, output_format, certificates, watched, strict=strict)
+    if pack is None and (facts is not None or strict or output_format != "html"):
+        raise ParameterError(
+            "--facts, --strict, --format markdown, --format csv and --format json belong to --pack NAME"
+        )
+    if pack is not None and len(certificates) != 1:
+        raise ParameterError("--pack renders one certificate; name one")
     accepted = _accepted(accept_status, accept_unread, strict=strict)
     chosen = None if pack is None else find_pack(pack)
     if chosen is not None and watched is not None and all(item.table != "monitoring" for item in chosen.items):
@@ -112,23 +117,6 @@ def report(
     write(lambda _: text, output)
     code = told(shown)
     raise typer.Exit(INCONCLUSIVE if code == PASSED and strict and not complete else code)
-
-
-def _check_asked(
-    pack: str | None,
-    facts: Path | None,
-    output_format: str,
-    certificates: Sequence[Path],
-    watched: Path | None,
-    *,
-    strict: bool,
-) -> None:
-    if pack is None and (facts is not None or strict or output_format in ("markdown", "csv", "json")):
-        raise ParameterError(
-            "--facts, --strict, --format markdown, --format csv and --format json belong to --pack NAME"
-        )
-    if pack is not None and len(certificates) != 1:
-        raise ParameterError("--pack renders one certificate; name one")
 
 
 def monitored(folder: Path, newest: Shown) -> Monitoring:

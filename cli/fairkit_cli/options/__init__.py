@@ -49,6 +49,7 @@ from fairkit_cli.options.data import (
     formats,
     listed,
     load_dataset,
+    load_test,
     option,
     split_names,
     stated_facts,

@@ -15,7 +15,7 @@ from fairkit.errors import ParameterError, did_you_mean
 from fairkit.settings import Setting, declared
 from fairkit.sources.address import TOKEN
 from fairkit.support.escaping import listed_names
-from fairkit.support.lazy_dataclass import dataclass, fields
+from fairkit.support.lazy_dataclass import dataclass, fields, replace
 from fairkit_cli.config import FACTS, Config, check_host
 from fairkit_cli.terminal.output import say
 
@@ -284,6 +284,15 @@ def load_dataset(
         counts_from=0 if conditions is None else setting("counts_from", conditions.counts_from) or 0,
         labelled=None if conditions is None else _labelled(conditions, config),
     )
+
+
+def load_test(
+    test: str | None, typed: DataOptions, config: Config, embedded: Mapping[str, Any] | None = None
+) -> Dataset | None:
+    """Load the rows to audit on, where a file of their own is named."""
+    if test is None and (typed.data is not None or not config.data.get("test")):
+        return None
+    return load_dataset(replace(typed, data=test), config, embedded, file="test")
 
 
 def _labelled(typed: ConditionOptions, config: Config) -> Any:

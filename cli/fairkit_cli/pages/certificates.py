@@ -68,13 +68,7 @@ def certificate_page(reference: str, certificates: Sequence[Certificate]) -> Pag
         ("Signature", f"signature {trust}"),
         ("Certificates of this version", str(len(certificates))),
     ]
-    parts = [
-        header(report, reference, date=_day(chosen)),
-        Facts(entries),
-        mitigation_section(chosen),
-        *sections(report),
-    ]
-    return Page(f"Fairness audit of {reference}", parts, verifier=True)
+    return Page(f"Fairness audit of {reference}", _audit(report, chosen, reference, entries), verifier=True)
 
 
 def evidence_page(shown: Sequence[Shown], monitoring: Monitoring | None = None, *, today: str | None = None) -> Page:
@@ -84,12 +78,7 @@ def evidence_page(shown: Sequence[Shown], monitoring: Monitoring | None = None, 
     several = len(shown) > 1
     name = f"{len(shown)} certificates" if several else newest.certificate.model_name
     entries = [*_identity(newest.certificate), *_age(newest, today), ("Signature", newest.state)]
-    audit = [
-        header(report, newest.certificate.model_name, date=_day(newest.certificate)),
-        Facts(entries),
-        mitigation_section(newest.certificate),
-        *sections(report),
-    ]
+    audit = _audit(report, newest.certificate, newest.certificate.model_name, entries)
     parts: list[Part | None] = [
         *(checked_banner(each, named=several) for each in shown),
         None if monitoring is None else monitoring.banner,
@@ -98,6 +87,13 @@ def evidence_page(shown: Sequence[Shown], monitoring: Monitoring | None = None, 
         None if monitoring is None else monitoring.section,
     ]
     return Page(f"Fairness audit of {name}", parts, verifier=True)
+
+
+def _audit(
+    report: Report, certificate: Certificate, name: str, entries: Sequence[tuple[Inline, Inline]]
+) -> list[Part | None]:
+    first = header(report, name, date=_day(certificate))
+    return [first, Facts(entries), mitigation_section(certificate), *sections(report)]
 
 
 def single_page(certificate: Certificate) -> Page:

@@ -9,8 +9,7 @@ import typer
 
 from fairkit_cli import options as opt
 from fairkit_cli.helping import as_options
-from fairkit_cli.plugins import new as plugins_check
-from fairkit_cli.plugins import new as plugins_new
+from fairkit_cli.plugins import new as projects
 from fairkit_cli.terminal.output import echo, print_json, write
 
 if TYPE_CHECKING:
@@ -62,8 +61,8 @@ def show(name: Name, output_format: opt.TableFormat = "table") -> None:
         _print_record(record)
 
 
-app.command("new")(plugins_new.new)
-app.command("check")(plugins_check.check)
+app.command("new")(projects.new)
+app.command("check")(projects.check)
 
 
 def describe(plugin: Plugin) -> dict[str, Any]:

@@ -256,13 +256,6 @@ KeysOption = Annotated[
 ]
 
 
-def registry_path(option: Path | None) -> Path:
-    """Return the registry's folder from the option, the environment or the configuration."""
-    from fairkit_cli.config import load_config
-
-    return load_config().registry_folder(option)
-
-
 def open_registry(option: Path | None, *, before: Callable[[], None] | None = None, trusting: bool = False) -> Registry:
     """Open the registry. With `before` it is made where there is none, after a look at what will be added.
 
@@ -272,12 +265,13 @@ def open_registry(option: Path | None, *, before: Callable[[], None] | None = No
     from fairkit_registry.store.folder import INDEX_FILE
     from fairkit_registry.store.registry import Registry
 
-    refuse_remote(str(registry_path(option)))
-    path = registry_path(option)
+    config = load_config()
+    path = config.registry_folder(option)
+    refuse_remote(str(path))
     if before is not None and not (path / INDEX_FILE).exists():
         before()  # what it refuses leaves no empty registry behind
         say(f"new registry: {path}")
-    result = Registry(path, create=before is not None, witnesses=load_config().witnesses(), trusting=trusting)
+    result = Registry(path, create=before is not None, witnesses=config.witnesses(), trusting=trusting)
     for note in result.notes:
         say(note)
     return result

@@ -167,13 +167,9 @@ def plan_text(plan: Plan, *, terminal: bool) -> str:
 def drawn_text(plan: LabelPlan, rows: Path, design: Path) -> str:
     """Return a plan of labels as text: how many of whom, and what to do next."""
     sensitive = plan.design["sensitive"]
-    lines = [
-        f"{len(plan.rows):,} rows to label in stage {plan.stage}, in {rows}",
-        "",
-        f"{sensitive}  refused  selected",
-    ]
     width = max(len(sensitive), *(len(group) for group, _ in plan.counts))
-    lines[-1] = f"{sensitive:{width}}  refused  selected"
+    lines = [f"{len(plan.rows):,} rows to label in stage {plan.stage}, in {rows}", ""]
+    lines.append(f"{sensitive:{width}}  refused  selected")
     for group in dict.fromkeys(group for group, _ in plan.counts):
         lines.append(f"{group:{width}}  {plan.counts[group, 0]:7,}  {plan.counts[group, 1]:8,}")
     rules = " ".join(f"--for {rule}" for rule in plan.design["for"])
@@ -195,7 +191,7 @@ def explored_text(widths: Mapping[str, Sequence[tuple[int, float]]]) -> str:
     """Return how wide differences are where so many refused people of each group are explored at random."""
     lines = ["Refused people of each group whose outcome is seen, chosen at random, and the width of the interval:", ""]
     for rule, each in widths.items():
-        lines.append(f"{rule}")
+        lines.append(rule)
         lines += [f"  {count:4}  {number(width)}" for count, width in each]
     lines += [
         "",
@@ -339,15 +335,10 @@ def told(finding: Finding, key: str) -> str:
     return number(value) if isinstance(value, int | float) else "-"
 
 
-def count_of(finding: Finding) -> int:
-    """Return how many groups a finding is about."""
-    searched = evidence_of(finding, GroupsSearched)
-    return 0 if searched is None else searched.count
-
-
 def bound_sentence(one: Searched, confidence: float) -> str:
     """Return the simultaneous statement about all groups of a search."""
-    groups = f"{count_of(one.bound):,} groups"
+    searched = evidence_of(one.bound, GroupsSearched)
+    groups = f"{0 if searched is None else searched.count:,} groups"
     if not one.curve:
         return f"{groups} were searched in one half of the rows; the other half tests those listed."
     (share, bound), *others = one.curve
