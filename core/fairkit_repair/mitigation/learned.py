@@ -226,12 +226,9 @@ def treats_all_alike(fitted: FittedModel, table: Table, after: Report) -> bool:
 
 def is_constant(prediction: Prediction) -> bool:
     """Return whether all rows get the same chance of a decision, the same likeliest class, or the same value."""
-    if prediction.decision_probability is not None:
-        values = prediction.decision_probability
-    elif prediction.score.ndim == 2:
-        values = prediction.score.argmax(axis=1).astype(np.float64)
-    else:
-        values = prediction.score
+    values = prediction.score if prediction.decision_probability is None else prediction.decision_probability
+    if values.ndim == 2:
+        values = values.argmax(axis=1).astype(np.float64)
     return bool(values.size) and float(np.ptp(values)) <= _SAME
 
 
@@ -281,14 +278,10 @@ def is_useless(table: Table, after: Report) -> bool:
 
 
 def _overall(after: Report, metric: str) -> tuple[float, tuple[float, float] | None] | None:
-    for finding in after.findings:
-        if (
-            finding.metric == metric
-            and finding.sensitive is None
-            and finding.auditor == "group"
-            and finding.value is not None
-        ):
-            return finding.value, None if finding.interval is None else (finding.interval[0], finding.interval[1])
+    over_all = (each for each in after.findings if each.metric == metric and each.sensitive is None)
+    for each in over_all:
+        if each.auditor == "group" and each.value is not None:
+            return each.value, each.interval
     return None
 
 
@@ -318,11 +311,7 @@ def sensitive_inputs(model: OnnxModel, table: Table) -> tuple[str, ...]:
 
 def worsened(changes: Sequence[Change]) -> list[Change]:
     """Return the disparities that got significantly worse, the largest increase first, none under two names."""
-    worse = [
-        change
-        for change in changes
-        if change.outcome == "worse" and change.sensitive is not None and change.group is None
-    ]
+    worse = [each for each in changes if each.outcome == "worse" and each.sensitive is not None and each.group is None]
     names = {(change.metric, change.sensitive) for change in worse}
     fields = field_names(installed_metrics()[0])
     changes_kept = [change for change in worse if (fields.get(change.metric), change.sensitive) not in names]

@@ -345,16 +345,10 @@ def _in_the_way(told: Study) -> str:
 def _price(search: Study) -> list[str]:
     """Say where an alternative that is a little less sure is much better."""
     choice = search.choice
-    near = [
-        alternative
-        for alternative in search.alternatives
-        if alternative.status == "tried"
-        and search.sure - _LESS_SURE <= (alternative.chance or 0.0) < (choice.chance or 0.0)
-    ]
-    if not near or not search.reached:
-        return []
-    best = max(near, key=lambda trial: trial.accuracy or 0.0)
-    if (best.accuracy or 0.0) - (choice.accuracy or 0.0) < _MUCH:
+    least, most = search.sure - _LESS_SURE, choice.chance or 0.0
+    near = [each for each in search.alternatives if each.status == "tried" and least <= (each.chance or 0.0) < most]
+    best = max(near, key=lambda trial: trial.accuracy or 0.0, default=choice)
+    if not search.reached or (best.accuracy or 0.0) - (choice.accuracy or 0.0) < _MUCH:
         return []
     sure = math.floor(100 * (best.chance or 0.0)) / 100
     return [

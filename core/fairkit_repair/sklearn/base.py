@@ -169,10 +169,8 @@ class Scorer:
             estimator, X, y, sensitive_features=groups, sample_weight=sample_weight, favorable=self.favorable
         )
         columns = list(report.data.groups)
-        findings = [
-            finding for finding in report.findings if finding.metric == self.metric and finding.sensitive in columns
-        ]
-        finding = report.find(self.metric, columns[0] if findings else None)
+        between = any(each.metric == self.metric and each.sensitive in columns for each in report.findings)
+        finding = report.find(self.metric, columns[0] if between else None)
         if finding.value is None:
             return math.nan
         return -finding.value if finding.better == "lower" else finding.value

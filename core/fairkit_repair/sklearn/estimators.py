@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -242,8 +242,7 @@ class _Fitting(Face):
         from sklearn.utils.validation import check_is_fitted
 
         check_is_fitted(self, "fitted_")
-        model: FittedModel = self.fitted_
-        return model
+        return cast("FittedModel", self.fitted_)
 
     def to_onnx(self, path: str | Path | None = None) -> bytes:
         """Return the model as one ONNX file's bytes, written to a path if one is given.
@@ -308,11 +307,9 @@ class _Classifier(_Fitting):
             Shape [n], nonnegative.
         """
         from sklearn.utils.multiclass import check_classification_targets
-        from sklearn.utils.validation import check_consistent_length, column_or_1d
 
         columns = _columns(self, X, reset=True)
-        labels = column_or_1d(_required(y), warn=True)
-        check_consistent_length(next(iter(columns.values())), labels)
+        labels = _labels(y, columns)
         check_classification_targets(labels)
         self.classes_, codes = np.unique(labels, return_inverse=True)
         if len(self.classes_) > 2 and "multiclass" not in self._method.tasks:
@@ -354,8 +351,7 @@ class _Classifier(_Fitting):
         prediction = self._predict_table(X)
         chance = prediction.decision_probability
         places = prediction.score.argmax(axis=1) if chance is None else (chance >= 0.5).astype(np.int64)
-        labels: NDArray[Any] = self.classes_[places]
-        return labels
+        return np.asarray(self.classes_[places])
 
 
 class _Regressor(_Fitting):
@@ -363,11 +359,8 @@ class _Regressor(_Fitting):
 
     def fit(self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None) -> Any:
         """Fit; see the classifier. `y` holds numbers."""
-        from sklearn.utils.validation import check_consistent_length, column_or_1d
-
         columns = _columns(self, X, reset=True)
-        target = column_or_1d(_required(y), warn=True).astype(np.float64)
-        check_consistent_length(next(iter(columns.values())), target)
+        target = _labels(y, columns).astype(np.float64)
         if not np.isfinite(target).all():
             raise ValueError("y contains NaN or infinity")
         weights = _weights(sample_weight, len(target))
@@ -379,10 +372,15 @@ class _Regressor(_Fitting):
         return self._predict_table(X).score
 
 
-def _required(y: Any) -> Any:
+def _labels(y: Any, columns: dict[str, NDArray[Any]]) -> NDArray[Any]:
+    """Return y, one for each row of the columns."""
+    from sklearn.utils.validation import check_consistent_length, column_or_1d
+
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None")
-    return y
+    labels: NDArray[Any] = column_or_1d(y, warn=True)
+    check_consistent_length(next(iter(columns.values())), labels)
+    return labels
 
 
 def _seed(state: Any) -> int:

@@ -359,15 +359,14 @@ def _add_ours(graph: GraphBuilder, last: Any, matrix: str, rule: _Rule | None, *
 
     proto = onnx.load_from_string(last.to_onnx())
     names = [str(name) for name in getattr(last, "feature_names_in_", [f"x{i}" for i in range(last.n_features_in_)])]
-    feeds: dict[str, str] = {}
-    for entry in proto.graph.input:
+
+    def fed(entry: Any) -> str:
         if entry.name not in names:
-            feeds[entry.name] = graph.input(entry.name, "float")
-        else:
-            place = graph.constant([names.index(entry.name)], np.int64)
-            column = graph.node("Gather", [matrix, place], axis=1)
-            feeds[entry.name] = graph.node("Cast", [column], to=entry.type.tensor_type.elem_type)
-    outputs = graph.inline(proto, feeds)
+            return graph.input(entry.name, "float")
+        column = graph.node("Gather", [matrix, graph.constant([names.index(entry.name)], np.int64)], axis=1)
+        return graph.node("Cast", [column], to=entry.type.tensor_type.elem_type)
+
+    outputs = graph.inline(proto, {entry.name: fed(entry) for entry in proto.graph.input})
     if rule is not None:  # a threshold classifier around it decides
         _declare(graph, outputs["score"], None, "binary", rule, turned=turned)
         return
