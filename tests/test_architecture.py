@@ -167,7 +167,7 @@ def test_packages_import_downward_only(root):
 BUDGETS = {
     "core/fairkit": 21_250,
     "core/fairkit_onnx": 10_250,
-    "core/fairkit_repair": 7_500,
+    "core/fairkit_repair": 7_250,
     "core/fairkit_similarity": 4_000,
     "core/fairkit_watch": 3_500,
     "plugins/fairkit_all_inputs": 4_000,
@@ -176,7 +176,7 @@ BUDGETS = {
     "plugins/fairkit_subgroups": 3_000,
     "plugins/fairkit_correspondence": 3_750,
     "registry": 6_250,
-    "cli": 14_250,
+    "cli": 14_000,
 }
 """Lines of each package, rounded up to the next 250; what is not named shares `OTHERS`. Lowered, never raised."""
 OTHERS = {"core": 8_000, "plugins": 17_000}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
@@ -12,7 +13,6 @@ from fairkit_cli.helping import as_options
 from fairkit_cli.pages.parts import Chart, Section
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from contextlib import AbstractContextManager
 
     from fairkit.results.report import Report
@@ -20,38 +20,25 @@ if TYPE_CHECKING:
     from fairkit_cli.pages.parts import Page, Part
 
 
+_PAGES = {
+    "fairkit.results.report:Report": "report:report_page",
+    "fairkit.results.policy:Comparison": "certificates:comparison_page",
+    "fairkit.results.findings:Finding": "groups:finding_page",
+    "fairkit_registry.evidence.certificate:Certificate": "certificates:single_page",
+    "fairkit_repair.frontiers.state:Frontier": "frontier:frontier_page",
+    "fairkit_repair.mitigation.run:MitigationResult": "mitigation:mitigation_page",
+}
+"""By class, the function of a page, imported where there is such a result."""
+
+
 def page_of(result: Any) -> Page:
     """Return what is shown of a result."""
-    from fairkit.results.findings import Finding
-    from fairkit.results.policy import Comparison
-    from fairkit.results.report import Report
-    from fairkit_cli.pages.certificates import comparison_page
-    from fairkit_cli.pages.groups import finding_page
-    from fairkit_cli.pages.report import report_page
-
-    pages: dict[type[Any], Callable[[Any], Page]] = {
-        Report: report_page,
-        Comparison: comparison_page,
-        Finding: finding_page,
-    }
-    kind = type(result).__name__
-    if kind == "Certificate":  # the registry, and what repairs, are loaded where there is such a result
-        from fairkit_cli.pages.certificates import single_page
-        from fairkit_registry.evidence.certificate import Certificate
-
-        pages[Certificate] = single_page
-    if kind == "Frontier":
-        from fairkit_cli.pages.frontier import frontier_page
-        from fairkit_repair.frontiers.state import Frontier
-
-        pages[Frontier] = frontier_page
-    if kind == "MitigationResult":
-        from fairkit_cli.pages.mitigation import mitigation_page
-        from fairkit_repair.mitigation.run import MitigationResult
-
-        pages[MitigationResult] = mitigation_page
-    page: Callable[[Any], Page] = _of(pages, result, "page")
-    return page(result)
+    for kind in type(result).__mro__:
+        place, _, function = _PAGES.get(f"{kind.__module__}:{kind.__name__}", "").partition(":")
+        if place:
+            page: Page = getattr(import_module(f"fairkit_cli.pages.{place}"), function)(result)
+            return page
+    raise ParameterError(f"a {type(result).__name__} has no page form")
 
 
 def text_of(result: Any, output_format: str, terminal: bool) -> str:

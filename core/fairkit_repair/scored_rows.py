@@ -315,13 +315,14 @@ class Study:
 
     def summary(self) -> dict[str, Any]:
         """Return the search's record for the file's metadata, from where certificates take it."""
+        good = [{"name": one.name, "accuracy": one.accuracy, "values": dict(one.values)} for one in self.as_good]
         return {
             "policy": [rule.to_dict() for rule in self.rules],
             **{name: getattr(self, name) for name in _ASKED},
             "searched": len(self.measured),
             "considered": len(self.alternatives),
-            "as_good": len(self.as_good) if any(trial.change is not None for trial in self.measured) else None,
-            "least_disparity": None if not self.as_good else _short(self.as_good[0]),
+            "as_good": len(good) if any(trial.change is not None for trial in self.measured) else None,
+            "least_disparity": good[0] if good else None,
             "picked": self.picked,
             "chance": self.choice.chance,
             "reached": self.reached,
@@ -330,10 +331,6 @@ class Study:
             "given_model": self.given,
             **{name: getattr(self, name) for name in ("optimism", "looks", "look", "looks_doubt", "test_sha256")},
         }
-
-
-def _short(one: Trial) -> dict[str, Any]:
-    return {"name": one.name, "accuracy": one.accuracy, "values": dict(one.values)}
 
 
 def _text(value: Any) -> str:

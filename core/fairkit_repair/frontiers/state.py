@@ -243,6 +243,10 @@ class Frontier(Tabular, Saved):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form, schema ``fairkit.frontier/1``."""
+        repeats = [
+            {"point": index, "disparity": [x for x, _ in values], "performance": [y for _, y in values]}
+            for index, values in self.repeats.items()
+        ]
         return {
             "schema": RECORD_SCHEMA,
             "performance": self.performance,
@@ -263,13 +267,7 @@ class Frontier(Tabular, Saved):
             "confidence": self.confidence,
             "seed": self.seed,
             "notes": list(self.notes),
-        } | ({} if not self.repeats else {"repeats": self._repeated()})
-
-    def _repeated(self) -> list[dict[str, Any]]:
-        return [
-            {"point": index, "disparity": [x for x, _ in values], "performance": [y for _, y in values]}
-            for index, values in self.repeats.items()
-        ]
+        } | ({"repeats": repeats} if repeats else {})
 
 
 # The points of a frontier: what each tried, and what came out.

@@ -30,7 +30,14 @@ if TYPE_CHECKING:
     from fairkit_repair.repairing.chance import Limited
 
 UNCONSTRAINED = "unconstrained"
-_SETTINGS = 12
+_SETTINGS: Mapping[str, tuple[int, Mapping[str, list[Any]]]] = {
+    "lightgbm": (12, {
+        "num_leaves": [4, 7, 15, 31, 63], "learning_rate": [0.03, 0.06, 0.1, 0.2], "n_estimators": [50, 100, 200],
+        "min_child_samples": [5, 20, 100, 300], "feature_fraction": [0.4, 0.7, 1.0],
+    }),
+    "xgboost": (6, {"max_depth": [2, 3, 4, 6, 8], "eta": [0.03, 0.1, 0.3]}),
+}  # fmt: skip
+"""By learner, how many settings are drawn, and from which values."""
 _PLAIN = Objective()
 
 
@@ -159,23 +166,8 @@ def _difference(one: Limited, rate: float) -> float:
 
 def learner_settings(learner: str, seed: int) -> list[dict[str, Any]]:
     """Draw settings of a learner, for the search of models that are as accurate and less unequal."""
-    rng = np.random.default_rng([seed, 11])
-    if learner == "lightgbm":
-        return [
-            {
-                "num_leaves": int(rng.choice([4, 7, 15, 31, 63])),
-                "learning_rate": float(rng.choice([0.03, 0.06, 0.1, 0.2])),
-                "n_estimators": int(rng.choice([50, 100, 200])),
-                "min_child_samples": int(rng.choice([5, 20, 100, 300])),
-                "feature_fraction": float(rng.choice([0.4, 0.7, 1.0])),
-            }
-            for _ in range(_SETTINGS)
-        ]
-    if learner == "xgboost":
-        return [
-            {"max_depth": int(rng.choice([2, 3, 4, 6, 8])), "eta": float(rng.choice([0.03, 0.1, 0.3]))}
-            for _ in range(_SETTINGS // 2)
-        ]
     if learner == "logistic":
         return [{"C": c} for c in (0.001, 0.01, 0.1, 10.0)]
-    return []
+    rng = np.random.default_rng([seed, 11])
+    count, choices = _SETTINGS.get(learner, (0, {}))
+    return [{key: rng.choice(values).item() for key, values in choices.items()} for _ in range(count)]

@@ -421,12 +421,8 @@ class ByAudits(Forecast):
 
 def _is_of(metric: type[Metric], rules: Sequence[Rule]) -> bool:
     """Return whether a rule is on a metric, or on what is made of it."""
-    names = [metric.name, *([metric.alias] if metric.alias else [])]
-    odds = metric.name in ODDS
-    return any(
-        any(rule.metric.startswith(name) for name in names) or (odds and rule.metric.startswith(_OF_BOTH))
-        for rule in rules
-    )
+    names = (metric.name, metric.alias or metric.name, *(_OF_BOTH if metric.name in ODDS else ()))
+    return any(rule.metric.startswith(names) for rule in rules)
 
 
 def _performance(findings: Sequence[Finding], task: Task) -> float:

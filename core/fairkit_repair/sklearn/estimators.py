@@ -385,11 +385,7 @@ def _labels(y: Any, columns: dict[str, NDArray[Any]]) -> NDArray[Any]:
 
 def _seed(state: Any) -> int:
     """Read scikit-learn's random_state: None is 0, a generator gives a draw."""
-    if state is None:
-        return 0
-    if isinstance(state, np.random.RandomState):
-        return int(state.randint(2**31 - 1))
-    return int(state)
+    return int(state.randint(2**31 - 1) if isinstance(state, np.random.RandomState) else state or 0)
 
 
 def _columns(estimator: Any, X: Any, *, reset: bool) -> dict[str, NDArray[Any]]:
