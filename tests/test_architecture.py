@@ -176,7 +176,7 @@ BUDGETS = {
     "plugins/fairkit_subgroups": 3_000,
     "plugins/fairkit_correspondence": 3_750,
     "registry": 6_250,
-    "cli": 14_500,
+    "cli": 14_250,
 }
 """Lines of each package, rounded up to the next 250; what is not named shares `OTHERS`. Lowered, never raised."""
 OTHERS = {"core": 8_000, "plugins": 17_000}

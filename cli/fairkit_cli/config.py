@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -274,26 +274,20 @@ def _plain(name: str, table: Any, where: str) -> dict[str, Any]:
         raise ConfigError(f"{where}: [{name}] is a table; write its keys below that heading")
     keys = KEYS[name]
     inner = {key for key, value in table.items() if name in _NESTED and isinstance(value, Mapping)}
-    return {
-        key: value
-        for key, value in table.items()
-        if _checked(f"[{name}]", key, value, keys, where, inner) and key not in inner
-    }
+    for key, value in table.items():
+        if key not in inner - keys.keys():
+            _check(f"[{name}]", key, value, keys, where)
+    return {key: value for key, value in table.items() if key not in inner}
 
 
-def _checked(
-    heading: str, key: str, value: Any, kinds: Mapping[str, Kind], where: str, inner: Collection[str] = ()
-) -> bool:
+def _check(heading: str, key: str, value: Any, kinds: Mapping[str, Kind], where: str) -> None:
     """Refuse an unknown key and a value of another kind than the key takes."""
-    if key in inner and key not in kinds:
-        return True
     if key not in kinds:
         hint = did_you_mean(key, kinds, what=f"keys of {heading}")
         raise ConfigError(f"{where}: {heading} has no key {key!r}. {hint}")
     if not _fits(value, kinds[key]):
         shown = repr(value) if len(repr(value)) < MOST_SHOWN else f"{repr(value)[:MOST_SHOWN]}..."
         raise ConfigError(f"{where}: {key} in {heading} takes {KINDS[kinds[key]]}, not {shown}")
-    return True
 
 
 def _fits(value: Any, kind: Kind) -> bool:
@@ -317,7 +311,7 @@ def _rule(rule: Any, where: str) -> Rule:
     if not isinstance(rule, Mapping):
         raise ConfigError(f"{where}: a policy rule is a table; begin it with [[policy]]")
     for key, value in rule.items():
-        _checked("[[policy]]", key, value, KEYS["policy"], where)
+        _check("[[policy]]", key, value, KEYS["policy"], where)
     if "metric" not in rule:
         raise ConfigError(f'{where}: a [[policy]] rule needs a metric, such as metric = "accuracy"')
     if rule.get("support", 1) < 1:

@@ -50,11 +50,6 @@ class Shown:
         keys = ", ".join(keyid[:16] for keyid in self.certificate.keyids)
         return f"Signed by {keys}, a key that was named as trusted."
 
-    @property
-    def when(self) -> str:
-        """When the audit was, and who says so."""
-        return f"{self.certificate.audited_at:%Y-%m-%d %H:%M} UTC, as the signer says"
-
 
 def read_evidence(paths: Sequence[Path], keys: Sequence[Path]) -> list[Shown]:
     """Read and check certificates, the oldest first."""

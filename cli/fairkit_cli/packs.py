@@ -76,21 +76,19 @@ def find_pack(name: str) -> PackFile:
     return packs[name]
 
 
-def facts_table(path: Path) -> dict[str, Any]:
-    """Read a file of facts."""
-    try:
-        return tomllib.loads(read_small(path))
-    except OSError as error:
-        raise ConfigError(f"the facts {str(path)!r} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise ConfigError(f"the facts {str(path)!r} are not valid TOML: {error}") from error
-
-
 def read_facts_file(pack: PackFile, path: Path | None) -> dict[str, str | bool]:
     """Read the facts that a person stated."""
     from fairkit.plugins.finding import pack_plugins
 
-    return {} if path is None else pack_plugins()[1].read_facts(pack, facts_table(path))
+    if path is None:
+        return {}
+    try:
+        facts = tomllib.loads(read_small(path))
+    except OSError as error:
+        raise ConfigError(f"the facts {str(path)!r} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigError(f"the facts {str(path)!r} are not valid TOML: {error}") from error
+    return pack_plugins()[1].read_facts(pack, facts)
 
 
 def rendered(

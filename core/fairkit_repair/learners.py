@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import itertools
 import sys
 from collections.abc import Iterator, Sequence
@@ -170,11 +171,8 @@ class Forest(Learner):
             "n_jobs": rows.run.threads or -1,
         }
         ensemble = _sklearn("ensemble")
-        if rows.task == "regression":
-            model = ensemble.RandomForestRegressor(**(defaults | settings))
-            return model.fit(rows.matrix, rows.target, sample_weight=rows.weights)
-        model = ensemble.RandomForestClassifier(**(defaults | settings))
-        return model.fit(rows.matrix, rows.target.astype(np.int64), sample_weight=rows.weights)
+        kind = ensemble.RandomForestRegressor if rows.task == "regression" else ensemble.RandomForestClassifier
+        return kind(**(defaults | settings)).fit(rows.matrix, _labels(rows), sample_weight=rows.weights)
 
 
 class MLP(Learner):
@@ -196,14 +194,14 @@ class MLP(Learner):
         network = _sklearn("neural_network")
         kind = network.MLPRegressor if rows.task == "regression" else network.MLPClassifier
         model = kind(**(defaults | settings))
-        labels = rows.target if rows.task == "regression" else rows.target.astype(np.int64)
-        if rows.weights is None:
-            return _quietly(lambda: model.fit(rows.matrix, labels))
-        import inspect
-
-        if "sample_weight" not in inspect.signature(model.fit).parameters:
+        weights = {} if rows.weights is None else {"sample_weight": rows.weights}
+        if weights and "sample_weight" not in inspect.signature(model.fit).parameters:
             raise ParameterError("the learner 'mlp' takes weights from scikit-learn 1.7 on; upgrade it or use another")
-        return _quietly(lambda: model.fit(rows.matrix, labels, sample_weight=rows.weights))
+        return _quietly(lambda: model.fit(rows.matrix, _labels(rows), **weights))
+
+
+def _labels(rows: EncodedRows) -> NDArray[Any]:
+    return rows.target if rows.task == "regression" else rows.target.astype(np.int64)
 
 
 def _quietly(fit: Callable[[], Any]) -> Any:
@@ -238,8 +236,7 @@ def around(estimator: Any) -> type[Learner]:
                 )
             weighted = "sample_weight" if steps is None else f"{steps[-1][0]}__sample_weight"
             weights = {} if rows.weights is None else {weighted: rows.weights}
-            target = rows.target if rows.task == "regression" else rows.target.astype(np.int64)
-            return model.fit(rows.matrix, target, **weights)
+            return model.fit(rows.matrix, _labels(rows), **weights)
 
     return Around
 
@@ -311,11 +308,9 @@ class XGBoost(Learner):
             import xgboost
         except ImportError as error:
             raise MissingExtraError("xgboost", "xgboost") from error
-        objective = {"binary": "binary:logistic", "multiclass": "multi:softprob", "regression": "reg:squarederror"}[
-            rows.task
-        ]
+        objectives = {"binary": "binary:logistic", "multiclass": "multi:softprob", "regression": "reg:squarederror"}
         params: dict[str, Any] = {
-            "objective": objective,
+            "objective": objectives[rows.task],
             "eta": 0.1,
             "max_depth": 6,
             "tree_method": "hist",

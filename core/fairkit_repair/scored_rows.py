@@ -17,8 +17,6 @@ from fairkit.support.files import record_of
 from fairkit.support.lazy_dataclass import dataclass, field
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
     from fairkit.auditing.prepare import LoadedAuditors
@@ -49,10 +47,7 @@ class RowBound:
 
 def row_bounds(table: Table, objective: Objective, margin: float) -> tuple[RowBound, ...]:
     """Return the policy's rules on rates over the rows of a table, one for each group that has to keep it."""
-    return tuple(_bounds(table, objective, margin))
-
-
-def _bounds(table: Table, objective: Objective, margin: float) -> Iterator[RowBound]:
+    bounds: list[RowBound] = []
     outcome, weights = (table.target > 0).astype(np.int64), table.row_weights()
     for rule in objective.bounds:
         counted, over = np.array(rule.counted, float), np.array(rule.over, float)
@@ -63,7 +58,8 @@ def _bounds(table: Table, objective: Objective, margin: float) -> Iterator[RowBo
         for member in members:
             mass = weights * member
             mass = mass / max(mass.sum(), 1e-12)
-            yield RowBound(mass * cells[2 * outcome], mass * cells[2 * outcome + 1])
+            bounds.append(RowBound(mass * cells[2 * outcome], mass * cells[2 * outcome + 1]))
+    return tuple(bounds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +169,8 @@ class Power:
     small: tuple[str, ...] = ()  # groups with too few test rows for any verdict
 
 
+_ASKED = ("sure", "budget", "blind", "deterministic", "objective", "performance")
+"""What a search was asked for, as its record has it."""
 _UNKNOWN = Power(chance=0.0, rows=0)
 
 
@@ -328,12 +326,7 @@ class Study:
         """Return the search's record for the file's metadata, from where certificates take it."""
         return {
             "policy": [rule.to_dict() for rule in self.rules],
-            "sure": self.sure,
-            "budget": self.budget,
-            "blind": self.blind,
-            "deterministic": self.deterministic,
-            "objective": self.objective,
-            "performance": self.performance,
+            **{name: getattr(self, name) for name in _ASKED},
             "searched": len(self.measured),
             "considered": len(self.alternatives),
             "as_good": len(self.as_good) if any(trial.change is not None for trial in self.measured) else None,
@@ -344,11 +337,7 @@ class Study:
             "power": {"chance": self.power.chance, "test_rows": self.power.rows, "needed_rows": self.power.needed},
             "calibration_rows": self.calibration_rows,
             "given_model": self.given,
-            "optimism": self.optimism,
-            "looks": self.looks,
-            "look": self.look,
-            "looks_doubt": self.looks_doubt,
-            "test_sha256": self.test_sha256,
+            **{name: getattr(self, name) for name in ("optimism", "looks", "look", "looks_doubt", "test_sha256")},
         }
 
 

@@ -145,15 +145,6 @@ def drawing(output_format: str) -> AbstractContextManager[None]:
 
 _PANEL = "What is divided"
 Names = list[str] | None
-Allow = Annotated[
-    Names, option("--allow", "A,B", "Columns in which a difference is allowed: say what is left of it.", _PANEL)
-]
-Subgroup = Annotated[
-    bool, typer.Option("--subgroup", help="Search the worst-treated group, and divide its gap.", rich_help_panel=_PANEL)
-]
-Refit = Annotated[
-    Path | None, option("--refit", "FILE", "Train again on this table, with and without a column.", _PANEL)
-]
 
 
 @opt.expanded_but({"auditors": "audit.auditors"})
@@ -166,9 +157,16 @@ def why(
     predictions: opt.PredictionColumns = None,
     served: opt.EndpointOptions,
     conditions: opt.ConditionOptions,
-    allow: Allow = None,
-    subgroup: Subgroup = False,
-    refit: Refit = None,
+    allow: Annotated[
+        Names, option("--allow", "A,B", "Columns in which a difference is allowed: say what is left of it.", _PANEL)
+    ] = None,
+    subgroup: Annotated[
+        bool,
+        typer.Option("--subgroup", help="Search the worst-treated group, and divide its gap.", rich_help_panel=_PANEL),
+    ] = False,
+    refit: Annotated[
+        Path | None, option("--refit", "FILE", "Train again on this table, with and without a column.", _PANEL)
+    ] = None,
     typed: opt.AuditOptions,
     where: opt.EngineOptions,
     sandbox: opt.SandboxOptions,

@@ -373,9 +373,10 @@ def verify(
     A certificate that holds and says that the policy failed gives exit code 1, as an audit does. What a registry has
     revoked, `fairkit registry verify` heeds.
     """
-    from fairkit_cli.config import refuse_remote
+    from fairkit_cli.config import load_config, model_file, refuse_remote
     from fairkit_cli.registry.versions import load_keys
     from fairkit_cli.text.registry import code_of, lines, record
+    from fairkit_registry.blobs import hash_file
     from fairkit_registry.errors import CertificateError
     from fairkit_registry.evidence.certificate import check, read_file
 
@@ -393,7 +394,7 @@ def verify(
         if value is not None and not recompute:
             raise FairkitError(f"--{name} is used by --recompute only; add it, or leave --{name} out")
     raw = read_file(Path(certificate))
-    digest = None if model is None else _model_digest(model)
+    digest = None if model is None else hash_file(model_file(model, load_config()))
     outcome = check(raw, load_keys(keys), model_sha256=digest)
     if outcome.error is None and outcome.certificate is not None:
         signed = outcome.certificate
@@ -431,13 +432,6 @@ def _write_page(page: Path, others: tuple[Any, ...], *, recompute: bool) -> None
     check_writable(page)
     write_atomic(page, verifier_page())
     say(f"wrote {page}")
-
-
-def _model_digest(model: str) -> str:
-    from fairkit_cli.config import load_config, model_file
-    from fairkit_registry.blobs import hash_file
-
-    return hash_file(model_file(model, load_config()))
 
 
 def _check_data(outcome: Verification, certificate: Certificate, data: Source) -> None:

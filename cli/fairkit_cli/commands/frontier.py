@@ -17,84 +17,33 @@ if TYPE_CHECKING:
     from fairkit_cli.config import Config
     from fairkit_repair.frontiers.training import Sweep
 
-Plugins = Annotated[list[str] | None, opt.option("--plugin", "NAME", "A method; repeatable, all in one picture.")]
-Vary = Annotated[
-    list[str] | None,
-    opt.option(
-        "--vary",
-        "KEY=A,B,C",
-        "Values of a parameter to try. KEY=LOW:HIGH:N is a range, with :log a logarithmic one; with several "
-        "plugins write PLUGIN.KEY.",
-    ),
-]
-Search = Annotated[
-    list[str] | None,
-    opt.option(
-        "--search", "KEY=LOW:HIGH", "A range from which an optimiser chooses values; with :log on a logarithmic scale."
-    ),
-]
-Budget = Annotated[int, opt.option("--budget", "N", "How many points each search tries.", min=1)]
-Performance = Annotated[
-    str | None, opt.option("--performance", "METRIC", "The metric of the vertical axis. Default: the objective's.")
-]
-Disparity = Annotated[
-    str | None,
-    opt.option(
-        "--disparity",
-        "METRIC:COL",
-        "The metric of the horizontal axis, or subgroup_difference. Default: demographic_parity_difference of the "
-        "first sensitive column.",
-    ),
-]
-Limit = Annotated[
-    float | None,
-    opt.option(
-        "--limit",
-        "X",
-        "Pick the model with the best performance among those that will surely keep a disparity of at most X on the "
-        "test rows. The exit code is the verdict's.",
-    ),
-]
-Sure = Annotated[
-    float | None,
-    opt.Rare(
-        "frontier.sure", "With --limit: how large the predicted chance must be that the test rows keep it (0.95)."
-    ),
-]
-Alpha = Annotated[
-    float | None,
-    opt.Rare(
-        "frontier.alpha",
-        "Without --limit: the model with the largest A · performance + (1-A) · (1 - disparity) is picked (0.75).",
-    ),
-]
-Repeats = Annotated[
-    int | None,
-    opt.Rare(
-        "frontier.repeats",
-        "Train each point of the front so often, all but the first on rows drawn anew, and show how far it moves (1).",
-    ),
-]
-Jobs = Annotated[
-    int | None, opt.Rare("frontier.jobs", "How many points are trained at a time. Default: one for each core.")
-]
-StateFile = Annotated[
-    Path | None,
-    opt.option(
-        "--state", "FILE", "A file that keeps the finished points; the same command continues from it.", opt.OUTPUT
-    ),
-]
-Model = Annotated[Path | None, opt.option("--output", "OUT.onnx", "Where the picked model goes.", opt.OUTPUT)]
 Page = Annotated[Path | None, opt.option("--report", "FILE", "Write the result there, not to the screen.", opt.OUTPUT)]
 
 
 @opt.expanded
 def frontier(
-    plugin: Plugins = None,
+    plugin: Annotated[
+        list[str] | None, opt.option("--plugin", "NAME", "A method; repeatable, all in one picture.")
+    ] = None,
     *,
-    vary: Vary = None,
-    search: Search = None,
-    budget: Budget = 20,
+    vary: Annotated[
+        list[str] | None,
+        opt.option(
+            "--vary",
+            "KEY=A,B,C",
+            "Values of a parameter to try. KEY=LOW:HIGH:N is a range, with :log a logarithmic one; with several "
+            "plugins write PLUGIN.KEY.",
+        ),
+    ] = None,
+    search: Annotated[
+        list[str] | None,
+        opt.option(
+            "--search",
+            "KEY=LOW:HIGH",
+            "A range from which an optimiser chooses values; with :log on a logarithmic scale.",
+        ),
+    ] = None,
+    budget: Annotated[int, opt.option("--budget", "N", "How many points each search tries.", min=1)] = 20,
     assignments: opt.Assignments = None,
     columns: opt.DataOptions,
     where: opt.EngineOptions,
@@ -113,21 +62,66 @@ def frontier(
             opt.DATA,
         ),
     ] = None,
-    performance: Performance = None,
-    disparity: Disparity = None,
+    performance: Annotated[
+        str | None, opt.option("--performance", "METRIC", "The metric of the vertical axis. Default: the objective's.")
+    ] = None,
+    disparity: Annotated[
+        str | None,
+        opt.option(
+            "--disparity",
+            "METRIC:COL",
+            "The metric of the horizontal axis, or subgroup_difference. Default: demographic_parity_difference of the "
+            "first sensitive column.",
+        ),
+    ] = None,
     objective: opt.Objective = None,
     value: opt.Value = None,
-    limit: Limit = None,
-    sure: Sure = None,
-    alpha: Alpha = None,
+    limit: Annotated[
+        float | None,
+        opt.option(
+            "--limit",
+            "X",
+            "Pick the model with the best performance among those that will surely keep a disparity of at most X on "
+            "the test rows. The exit code is the verdict's.",
+        ),
+    ] = None,
+    sure: Annotated[
+        float | None,
+        opt.Rare(
+            "frontier.sure", "With --limit: how large the predicted chance must be that the test rows keep it (0.95)."
+        ),
+    ] = None,
+    alpha: Annotated[
+        float | None,
+        opt.Rare(
+            "frontier.alpha",
+            "Without --limit: the model with the largest A · performance + (1-A) · (1 - disparity) is picked (0.75).",
+        ),
+    ] = None,
     learner: Annotated[str | None, opt.option("--learner", "NAME", "The learner of the methods that take one.")] = None,
-    repeats: Repeats = None,
-    jobs: Jobs = None,
+    repeats: Annotated[
+        int | None,
+        opt.Rare(
+            "frontier.repeats",
+            "Train each point of the front so often, all but the first on rows drawn anew, and show how far it moves "
+            "(1).",
+        ),
+    ] = None,
+    jobs: Annotated[
+        int | None, opt.Rare("frontier.jobs", "How many points are trained at a time. Default: one for each core.")
+    ] = None,
     threads: Annotated[int | None, opt.Rare("frontier.threads", "How many threads each training uses.")] = None,
     confidence: opt.Confidence = None,
     seed: opt.Seed = None,
-    state: StateFile = None,
-    output: Model = None,
+    state: Annotated[
+        Path | None,
+        opt.option(
+            "--state", "FILE", "A file that keeps the finished points; the same command continues from it.", opt.OUTPUT
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None, opt.option("--output", "OUT.onnx", "Where the picked model goes.", opt.OUTPUT)
+    ] = None,
     output_format: opt.PageFormat = "table",
     report: Page = None,
     config: opt.ConfigFile = None,

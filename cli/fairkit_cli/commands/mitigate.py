@@ -19,56 +19,33 @@ if TYPE_CHECKING:
     from fairkit_cli.config import Config
     from fairkit_repair.mitigation.run import MitigationResult
 
-PluginName = Annotated[str | None, opt.option("--plugin", "NAME", "The method.")]
-BaseModel = Annotated[
-    str | None, opt.option("--model", "BASE.onnx", "The model to repair, for post-processing methods.")
-]
-Learner = Annotated[
-    str | None,
-    opt.option(
-        "--learner",
-        "NAME",
-        "What trains: lightgbm, xgboost, logistic, linear, forest, mlp, or one that a plugin brings.",
-    ),
-]
-TestFile = Annotated[str | None, opt.option("--test", "FILE", "Rows to audit on; else some are held out.", opt.DATA)]
-Holdout = Annotated[float | None, opt.option("--holdout", "SHARE", "The share held out; default 0.2.", opt.DATA)]
-Target = Annotated[Path | None, opt.option("--output", "OUT.onnx", "Where the model goes.", opt.OUTPUT)]
-RegisterName = Annotated[str | None, opt.option("--register", "NAME", "Add both models to the registry.", opt.OUTPUT)]
-RegistryFolder = Annotated[
-    Path | None, typer.Option("--registry", help="The registry's folder.", rich_help_panel=opt.OUTPUT)
-]
-Repeats = Annotated[
-    int | None,
-    opt.Rare(
-        "mitigate.repeats",
-        "Train so many models, all but the first on rows drawn anew, and show how far retraining goes. Default: 1.",
-    ),
-]
-Everything = Annotated[
-    bool,
-    typer.Option(
-        "--all",
-        help="Show all alternatives, all numbers before and after, and all notes. Default: ten lines.",
-        rich_help_panel=opt.OUTPUT,
-    ),
-]
-Threads = Annotated[int | None, opt.Rare("mitigate.threads", "Threads; default: all cores.")]
-
 
 @opt.expanded
 def mitigate(
-    plugin: PluginName = None,
-    model: BaseModel = None,
+    plugin: Annotated[str | None, opt.option("--plugin", "NAME", "The method.")] = None,
+    model: Annotated[
+        str | None, opt.option("--model", "BASE.onnx", "The model to repair, for post-processing methods.")
+    ] = None,
     *,
     columns: opt.DataOptions,
     sandbox: opt.SandboxOptions,
-    test: TestFile = None,
-    holdout: Holdout = None,
+    test: Annotated[
+        str | None, opt.option("--test", "FILE", "Rows to audit on; else some are held out.", opt.DATA)
+    ] = None,
+    holdout: Annotated[
+        float | None, opt.option("--holdout", "SHARE", "The share held out; default 0.2.", opt.DATA)
+    ] = None,
     task: opt.TaskName = None,
     outputs: opt.OutputOptions,
     assignments: opt.Assignments = None,
-    learner: Learner = None,
+    learner: Annotated[
+        str | None,
+        opt.option(
+            "--learner",
+            "NAME",
+            "What trains: lightgbm, xgboost, logistic, linear, forest, mlp, or one that a plugin brings.",
+        ),
+    ] = None,
     maximum: opt.MaxRules = None,
     minimum: opt.MinRules = None,
     search: opt.SearchOptions,
@@ -76,12 +53,29 @@ def mitigate(
     value: opt.Value = None,
     confidence: opt.Confidence = None,
     seed: opt.Seed = None,
-    threads: Threads = None,
-    repeats: Repeats = None,
-    output: Target = None,
-    register: RegisterName = None,
-    registry: RegistryFolder = None,
-    everything: Everything = False,
+    threads: Annotated[int | None, opt.Rare("mitigate.threads", "Threads; default: all cores.")] = None,
+    repeats: Annotated[
+        int | None,
+        opt.Rare(
+            "mitigate.repeats",
+            "Train so many models, all but the first on rows drawn anew, and show how far retraining goes. Default: 1.",
+        ),
+    ] = None,
+    output: Annotated[Path | None, opt.option("--output", "OUT.onnx", "Where the model goes.", opt.OUTPUT)] = None,
+    register: Annotated[
+        str | None, opt.option("--register", "NAME", "Add both models to the registry.", opt.OUTPUT)
+    ] = None,
+    registry: Annotated[
+        Path | None, typer.Option("--registry", help="The registry's folder.", rich_help_panel=opt.OUTPUT)
+    ] = None,
+    everything: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="Show all alternatives, all numbers before and after, and all notes. Default: ten lines.",
+            rich_help_panel=opt.OUTPUT,
+        ),
+    ] = False,
     output_format: opt.PageFormat = "table",
     config: opt.ConfigFile = None,
 ) -> None:

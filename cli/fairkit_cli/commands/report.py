@@ -211,9 +211,6 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
 )
-Names = Annotated[
-    list[str] | None, typer.Argument(metavar="NAME...", help="Packs; without any: all.", show_default=False)
-]
 
 
 @app.callback(invoke_without_command=True)
@@ -237,7 +234,9 @@ def packs(ctx: typer.Context, output_format: opt.TableFormat = "table") -> None:
 
 @app.command("status")
 def status(
-    names: Names = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME...", help="Packs; without any: all.", show_default=False)
+    ] = None,
     *,
     strict: Annotated[
         bool,

@@ -88,15 +88,6 @@ def formats(*described: str, exporters: bool = False) -> Any:
     return typer.Option("--format", metavar="NAME", help=help_text, callback=check, rich_help_panel=OUTPUT)
 
 
-DataFile = Annotated[
-    str | None,
-    option(
-        "--data",
-        "FILE",
-        "The data: a CSV or Parquet file, a folder or glob of such files, or an address such as s3://bucket/key.",
-        DATA,
-    ),
-]
 Label = Annotated[str | None, option("--label", "COL", "The outcome column.", DATA)]
 Favorable = Annotated[
     str | None, option("--favorable", "V", "The label's value that is good for the person, such as approved.", DATA)
@@ -128,9 +119,6 @@ MissingValues = Annotated[
 ]
 
 
-Join = Annotated[
-    str | None, option("--join", "FILE", "Another table with more columns, such as sensitive ones; needs --on.", DATA)
-]
 On = Annotated[
     list[str] | None,
     option("--on", "COL", "The key of --join, one row for each; COL=OTHER where it has another name there.", DATA),
@@ -147,44 +135,6 @@ PredictionColumns = Annotated[
 ]
 
 
-References = Annotated[
-    list[str] | None,
-    option(
-        "--reference",
-        "SENSITIVE=GROUP",
-        "Compare every group with this one, too; sex=@largest, sex=@highest (repeatable).",
-        DATA,
-    ),
-]
-Within = Annotated[
-    list[str] | None,
-    option(
-        "--within",
-        "COL",
-        "Measure every disparity inside the strata of a column, and pooled over them, too (repeatable).",
-        DATA,
-    ),
-]
-Cluster = Annotated[
-    str | None, option("--cluster", "COL", "The column of ids: rows with one id depend on each other.", DATA)
-]
-Query = Annotated[
-    str | None,
-    Rare("data.query", "The column of queries: rows with one value are ranked together by the model's score."),
-]
-SensitiveProbability = Annotated[
-    list[str] | None,
-    option(
-        "--sensitive-probability",
-        "NAME=COL,COL",
-        "Columns of group probabilities in place of a sensitive column (repeatable).",
-        DATA,
-    ),
-]
-CountsFrom = Annotated[
-    int | None,
-    Rare("data.counts_from", "Groups of fewer rows have no numbers of their own: they are one, '(small groups)'."),
-]
 Labelled = Annotated[
     str | None,
     option(
@@ -194,10 +144,6 @@ Labelled = Annotated[
         "probability=COL, by=COL,COL, or selective (nobody drew them).",
         DATA,
     ),
-]
-Refused = Annotated[
-    str | None,
-    Rare("data.refused", "no-better: suppose that refused people have no larger share of favorable outcomes."),
 ]
 
 
@@ -209,13 +155,45 @@ class ConditionOptions:
         name: f"data.{name}" for name in ("reference", "within", "cluster", "sensitive_probability")
     }
 
-    reference: References = None
-    within: Within = None
-    cluster: Cluster = None
-    sensitive_probability: SensitiveProbability = None
-    counts_from: CountsFrom = None
+    reference: Annotated[
+        list[str] | None,
+        option(
+            "--reference",
+            "SENSITIVE=GROUP",
+            "Compare every group with this one, too; sex=@largest, sex=@highest (repeatable).",
+            DATA,
+        ),
+    ] = None
+    within: Annotated[
+        list[str] | None,
+        option(
+            "--within",
+            "COL",
+            "Measure every disparity inside the strata of a column, and pooled over them, too (repeatable).",
+            DATA,
+        ),
+    ] = None
+    cluster: Annotated[
+        str | None, option("--cluster", "COL", "The column of ids: rows with one id depend on each other.", DATA)
+    ] = None
+    sensitive_probability: Annotated[
+        list[str] | None,
+        option(
+            "--sensitive-probability",
+            "NAME=COL,COL",
+            "Columns of group probabilities in place of a sensitive column (repeatable).",
+            DATA,
+        ),
+    ] = None
+    counts_from: Annotated[
+        int | None,
+        Rare("data.counts_from", "Groups of fewer rows have no numbers of their own: they are one, '(small groups)'."),
+    ] = None
     labelled: Labelled = None
-    refused: Refused = None
+    refused: Annotated[
+        str | None,
+        Rare("data.refused", "no-better: suppose that refused people have no larger share of favorable outcomes."),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,7 +204,15 @@ class DataOptions:
         name: f"data.{name}" for name in ("label", "favorable", "sensitive", "features", "drop")
     }
 
-    data: DataFile = None
+    data: Annotated[
+        str | None,
+        option(
+            "--data",
+            "FILE",
+            "The data: a CSV or Parquet file, a folder or glob of such files, or an address such as s3://bucket/key.",
+            DATA,
+        ),
+    ] = None
     label: Label = None
     favorable: Favorable = None
     sensitive: SensitiveColumns = None
@@ -234,9 +220,15 @@ class DataOptions:
     drop: Drop = None
     weights: Weights = None
     missing: MissingValues = None
-    join: Join = None
+    join: Annotated[
+        str | None,
+        option("--join", "FILE", "Another table with more columns, such as sensitive ones; needs --on.", DATA),
+    ] = None
     on: On = None
-    query: Query = None
+    query: Annotated[
+        str | None,
+        Rare("data.query", "The column of queries: rows with one value are ranked together by the model's score."),
+    ] = None
 
 
 def load_dataset(
@@ -324,34 +316,29 @@ def first_known(*values: Any) -> Any:
     return next(value for value in values if value is not None)
 
 
-EngineName = Annotated[
-    str | None,
-    option(
-        "--engine",
-        "NAME",
-        "Where the work runs: dask spreads it over processes or machines; sql has the database of --data count, for "
-        "audits of --predictions. Default: this process.",
-        ENGINE,
-    ),
-]
-NoPull = Annotated[
-    bool | None, Rare("engine.no_pull", "With --engine sql: refuse what the database cannot count; no row is read.")
-]
-SchedulerAddress = Annotated[
-    str | None,
-    Rare("engine.scheduler", "The address of a Dask scheduler, as tcp://host:8786. Default: a cluster here."),
-]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
     """Where the work is done; None: in this process."""
 
     KEYS: ClassVar[Mapping[str, str]] = {"engine": "engine.name"}
 
-    engine: EngineName = None
-    scheduler: SchedulerAddress = None
-    no_pull: NoPull = None
+    engine: Annotated[
+        str | None,
+        option(
+            "--engine",
+            "NAME",
+            "Where the work runs: dask spreads it over processes or machines; sql has the database of --data count, "
+            "for audits of --predictions. Default: this process.",
+            ENGINE,
+        ),
+    ] = None
+    scheduler: Annotated[
+        str | None,
+        Rare("engine.scheduler", "The address of a Dask scheduler, as tcp://host:8786. Default: a cluster here."),
+    ] = None
+    no_pull: Annotated[
+        bool | None, Rare("engine.no_pull", "With --engine sql: refuse what the database cannot count; no row is read.")
+    ] = None
 
     def arguments(self) -> dict[str, Any]:
         """Return keyword arguments for `fairkit.audit`."""
@@ -364,26 +351,23 @@ class EngineOptions:
         return {"engine": self.engine, "scheduler": self.scheduler}
 
 
-Memory = Annotated[
-    str | None,
-    Rare("sandbox.memory", "The most memory that a model may take, as 2GB. Default: what is free, less a tenth."),
-]
-Timeout = Annotated[
-    float | None, Rare("sandbox.timeout", "Seconds that a model may take to load, or for one batch. Default: 300.")
-]
-AllowedDomains = Annotated[
-    list[str] | None,
-    Rare("sandbox.allow_domain", "Also run operators of this domain, as com.microsoft. Default: ai.onnx, ai.onnx.ml."),
-]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxOptions:
     """What the process of a model may take; None: the default."""
 
-    memory: Memory = None
-    timeout: Timeout = None
-    allow_domain: AllowedDomains = None
+    memory: Annotated[
+        str | None,
+        Rare("sandbox.memory", "The most memory that a model may take, as 2GB. Default: what is free, less a tenth."),
+    ] = None
+    timeout: Annotated[
+        float | None, Rare("sandbox.timeout", "Seconds that a model may take to load, or for one batch. Default: 300.")
+    ] = None
+    allow_domain: Annotated[
+        list[str] | None,
+        Rare(
+            "sandbox.allow_domain", "Also run operators of this domain, as com.microsoft. Default: ai.onnx, ai.onnx.ml."
+        ),
+    ] = None
 
     def limits(self, config: Config) -> Limits:
         """Return the limits: options win over the configuration file."""
@@ -403,35 +387,21 @@ class SandboxOptions:
 
 PANEL = "Endpoint"
 
-Endpoint = Annotated[
-    str | None,
-    option(
-        "--endpoint",
-        "URL",
-        "Audit the model behind this server (KServe, Triton, MLServer), as http://host:8000.",
-        PANEL,
-    ),
-]
-ModelName = Annotated[str | None, option("--model-name", "NAME", "The model's name on the server.", PANEL)]
-ModelVersion = Annotated[
-    str | None, Rare("endpoint.model_version", "The model's version on the server. Default: the server chooses.")
-]
-EndpointTimeout = Annotated[
-    float | None, Rare("endpoint.timeout", "Seconds that one answer of the server may take. Default: 60.")
-]
-EndpointRate = Annotated[
-    float | None, Rare("endpoint.rate", "The most requests to the server in a second. Default: no limit.")
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskingOptions:
     """How a server is asked; None: the default."""
 
-    model_name: ModelName = None
-    model_version: ModelVersion = None
-    endpoint_timeout: EndpointTimeout = None
-    endpoint_rate: EndpointRate = None
+    model_name: Annotated[str | None, option("--model-name", "NAME", "The model's name on the server.", PANEL)] = None
+    model_version: Annotated[
+        str | None, Rare("endpoint.model_version", "The model's version on the server. Default: the server chooses.")
+    ] = None
+    endpoint_timeout: Annotated[
+        float | None, Rare("endpoint.timeout", "Seconds that one answer of the server may take. Default: 60.")
+    ] = None
+    endpoint_rate: Annotated[
+        float | None, Rare("endpoint.rate", "The most requests to the server in a second. Default: no limit.")
+    ] = None
 
     def settings(self, url: str, config: Config) -> dict[str, Any]:
         """Return the settings: options win over the configuration file."""
@@ -452,7 +422,15 @@ class AskingOptions:
 class EndpointOptions(AskingOptions):
     """A server whose model is audited, and how it is asked."""
 
-    endpoint: Endpoint = None
+    endpoint: Annotated[
+        str | None,
+        option(
+            "--endpoint",
+            "URL",
+            "Audit the model behind this server (KServe, Triton, MLServer), as http://host:8000.",
+            PANEL,
+        ),
+    ] = None
 
     @property
     def typed(self) -> bool:

@@ -27,36 +27,6 @@ if TYPE_CHECKING:
     from fairkit_cli.config import Config
 
 
-Sure = Annotated[
-    float | None,
-    Rare(
-        "mitigate.sure",
-        "With a policy: the most accurate model whose predicted chance of passing is at least this is picked (0.95).",
-    ),
-]
-Budget = Annotated[float | None, Rare("mitigate.budget", "With a policy: minutes that the search may take (5).")]
-Methods = Annotated[
-    list[str] | None, Rare("mitigate.methods", "With a policy: the methods to try, A,B. Default: all that can meet it.")
-]
-Blind = Annotated[
-    bool | None,
-    typer.Option("--blind", help="With a policy: the model decides without the group.", rich_help_panel=POLICY),
-]
-Deterministic = Annotated[
-    bool | None,
-    Rare(
-        "mitigate.deterministic",
-        "With a policy: true: no decision is drawn by chance; false: drawn ones wherever they are more accurate. "
-        "Default: drawn ones only where nothing else passes.",
-    ),
-]
-Anyway = Annotated[
-    bool | None,
-    Rare(
-        "mitigate.anyway",
-        "Search also where the test rows are too few for any model to pass with a chance of one half.",
-    ),
-]
 Objective = Annotated[
     str | None,
     option(
@@ -77,12 +47,40 @@ Value = Annotated[
 class SearchOptions:
     """The options of a search as they were typed; None where nothing was."""
 
-    sure: Sure = None
-    budget: Budget = None
-    methods: Methods = None
-    blind: Blind = None
-    deterministic: Deterministic = None
-    anyway: Anyway = None
+    sure: Annotated[
+        float | None,
+        Rare(
+            "mitigate.sure",
+            "With a policy: the most accurate model whose predicted chance of passing is at least this is picked "
+            "(0.95).",
+        ),
+    ] = None
+    budget: Annotated[float | None, Rare("mitigate.budget", "With a policy: minutes that the search may take (5).")] = (
+        None
+    )
+    methods: Annotated[
+        list[str] | None,
+        Rare("mitigate.methods", "With a policy: the methods to try, A,B. Default: all that can meet it."),
+    ] = None
+    blind: Annotated[
+        bool | None,
+        typer.Option("--blind", help="With a policy: the model decides without the group.", rich_help_panel=POLICY),
+    ] = None
+    deterministic: Annotated[
+        bool | None,
+        Rare(
+            "mitigate.deterministic",
+            "With a policy: true: no decision is drawn by chance; false: drawn ones wherever they are more accurate. "
+            "Default: drawn ones only where nothing else passes.",
+        ),
+    ] = None
+    anyway: Annotated[
+        bool | None,
+        Rare(
+            "mitigate.anyway",
+            "Search also where the test rows are too few for any model to pass with a chance of one half.",
+        ),
+    ] = None
 
     def typed(self) -> list[str]:
         """Return the options that were given, as they are typed."""
@@ -132,48 +130,41 @@ class WatchedColumns:
     day: DayColumn = None
 
 
-Levels = Annotated[
-    str | None,
-    option(
-        "--levels",
-        "A,B",
-        "The alarms that are delivered and end with exit code 1: fail, changed, shares. Default: all. Others are "
-        "only written down.",
-        ALARMS,
-    ),
-]
-AlarmFile = Annotated[
-    Path | None, option("--alarm-file", "FILE", "Append each alarm to this file, one JSON line each.", ALARMS)
-]
-Demote = Annotated[
-    bool | None,
-    typer.Option("--demote", help="Take the registry's alias back when a rule fails.", rich_help_panel=ALARMS),
-]
-DemoteChanged = Annotated[
-    bool | None,
-    typer.Option(
-        "--demote-changed",
-        help="Take the registry's alias back also when a rule is broken lately.",
-        rich_help_panel=ALARMS,
-    ),
-]
-RegistryFolder = Annotated[
-    Path | None,
-    typer.Option(
-        "--registry",
-        help="The registry's folder, for --demote; else FAIRKIT_REGISTRY, else [registry] path, else "
-        "./fairkit-registry.",
-        rich_help_panel=ALARMS,
-    ),
-]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlarmOptions:
     """What becomes of alarms, as it was typed."""
 
-    levels: Levels = None
-    alarm_file: AlarmFile = None
-    demote: Demote = None
-    demote_changed: DemoteChanged = None
-    registry: RegistryFolder = None
+    levels: Annotated[
+        str | None,
+        option(
+            "--levels",
+            "A,B",
+            "The alarms that are delivered and end with exit code 1: fail, changed, shares. Default: all. Others are "
+            "only written down.",
+            ALARMS,
+        ),
+    ] = None
+    alarm_file: Annotated[
+        Path | None, option("--alarm-file", "FILE", "Append each alarm to this file, one JSON line each.", ALARMS)
+    ] = None
+    demote: Annotated[
+        bool | None,
+        typer.Option("--demote", help="Take the registry's alias back when a rule fails.", rich_help_panel=ALARMS),
+    ] = None
+    demote_changed: Annotated[
+        bool | None,
+        typer.Option(
+            "--demote-changed",
+            help="Take the registry's alias back also when a rule is broken lately.",
+            rich_help_panel=ALARMS,
+        ),
+    ] = None
+    registry: Annotated[
+        Path | None,
+        typer.Option(
+            "--registry",
+            help="The registry's folder, for --demote; else FAIRKIT_REGISTRY, else [registry] path, else "
+            "./fairkit-registry.",
+            rich_help_panel=ALARMS,
+        ),
+    ] = None

@@ -85,7 +85,7 @@ def evidence_page(shown: Sequence[Shown], monitoring: Monitoring | None = None, 
     name = f"{len(shown)} certificates" if several else newest.certificate.model_name
     entries = [*_identity(newest.certificate), *_age(newest, today), ("Signature", newest.state)]
     audit = [
-        header(report, newest.certificate.model_name, date=newest.when),
+        header(report, newest.certificate.model_name, date=_day(newest.certificate)),
         Facts(entries),
         mitigation_section(newest.certificate),
         *sections(report),

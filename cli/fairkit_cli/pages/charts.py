@@ -87,19 +87,17 @@ class ForestRow:
     status: str = "none"
 
 
-def forest(
-    rows: Sequence[ForestRow], title: str, *, narrow: bool, zero: bool = True, parity: float | None = None
-) -> Spec:
+def forest(rows: Sequence[ForestRow], title: str, *, narrow: bool, zero: bool = True) -> Spec:
     """Draw numbers with intervals on one scale, with their limits; names stand beside or, if narrow, above.
 
-    A line marks `parity`, or 0 where the scale need not begin there.
+    A line marks 0 where the scale need not begin there.
     """
     order = [str(i) for i in range(len(rows))]
-    names = {str(i): label(row.name, 44) for i, row in enumerate(rows)}
+    names = [label(row.name, 44) for row in rows]
     values = [
         {
             "at": str(i),
-            "name": names[str(i)],
+            "name": names[i],
             "value": row.value,
             "low": row.interval[0] if row.interval else row.value,
             "high": row.interval[1] if row.interval else row.value,
@@ -120,7 +118,7 @@ def forest(
     present = [name for name in STATUS if any(row.status == name for row in rows)]
     colour = {**status, "scale": {"domain": present, "range": [STATUS[name][0] for name in present]}}
     shape = {**status, "scale": {"domain": present, "range": [STATUS[name][1] for name in present]}}
-    label_width = 7 * max(len(name) for name in names.values()) + 20
+    label_width = 7 * max(len(name) for name in names) + 20
     names_at = {"align": "left", "dy": -15} if narrow else {"align": "right", "dx": -8}
     layers: list[Spec] = [
         layer(
@@ -137,7 +135,7 @@ def forest(
         tick = {"type": "tick", "thickness": 2, "color": "var(--ink)", "size": 20}
         layers.append(_marked("isValid(datum.limit)", layer(tick, x={"field": "limit", **x}, y=y)))
     if not zero:
-        layers.insert(0, layer({"type": "rule", "color": "var(--ink)"}, x={**x, "datum": parity or 0}))
+        layers.insert(0, layer({"type": "rule", "color": "var(--ink)"}, x={**x, "datum": 0}))
     return {
         "width": NARROW if narrow else WHOLE - label_width,
         "height": {"step": 44 if narrow else 26},
@@ -149,11 +147,14 @@ def forest(
 
 def _by_group(names: Sequence[str]) -> Spec:
     shown = [visible(name) for name in names]
-    group = {"field": "group", "type": "nominal", "legend": None, "sort": shown}
-    looks = list(map(look_of, range(len(shown))))
+    return _looks({"field": "group", "type": "nominal", "legend": None, "sort": shown}, shown)
+
+
+def _looks(group: Spec, domain: Sequence[str]) -> Spec:
+    colours, dashes = zip(*map(look_of, range(len(domain))), strict=True) if domain else ((), ())
     return {
-        "color": {**group, "scale": {"domain": shown, "range": [colour for colour, _ in looks]}},
-        "strokeDash": {**group, "scale": {"domain": shown, "range": [list(dashes) for _, dashes in looks]}},
+        "color": {**group, "scale": {"domain": domain, "range": list(colours)}},
+        "strokeDash": {**group, "scale": {"domain": domain, "range": list(map(list, dashes))}},
     }
 
 
@@ -235,7 +236,7 @@ def roc(
 def calibration(curves: Mapping[str, Sequence[Mapping[str, Any]]]) -> Spec:
     """Draw each group's observed share of favorable outcomes against its mean score, with intervals."""
     names = list(curves)
-    values = [_bin(name, point) for name in names for point in curves[name]]
+    values = [_bin(name, point) for name, points in curves.items() for point in points]
     x = _axis("x", "mean score", scale={"domain": [0, 1]}, axis={"tickCount": 3})
     y = _axis("y", "observed share", scale={"domain": [0, 1]}, axis={"tickCount": 5})
     low, colour = {**y, "field": "low"}, _by_group(names)["color"]
@@ -277,13 +278,9 @@ def gap_curve(points: Sequence[Spec], metric: str, *, narrow: bool) -> Spec:
 _DOTS: Spec = {"type": "point", "filled": True, "size": 70, "opacity": 1, "color": "var(--accent)"}
 
 
-def _curve(points: Sequence[Spec], layers: Sequence[Spec], *, narrow: bool) -> Spec:
-    return {
-        "width": NARROW - 40 if narrow else WHOLE - 70,
-        "height": 220,
-        "data": {"values": list(points)},
-        "layer": list(layers),
-    }
+def _curve(points: Sequence[Spec], layers: Sequence[Spec], *, narrow: bool, height: int = 220) -> Spec:
+    width = NARROW - 40 if narrow else WHOLE - 70
+    return {"width": width, "height": height, "data": {"values": list(points)}, "layer": list(layers)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -384,11 +381,13 @@ def timeline(chart: Timeline, title: str, *, narrow: bool) -> Spec:
     course: list[dict[str, Any]] = []
     for day, value, low, high in zip(chart.days, chart.values, chart.low, chart.high, strict=True):
         if math.isfinite(value):
-            tip = _course_tip(title, day, value, low, high)
-            ends = {"low": low, "high": high} if math.isfinite(low) and math.isfinite(high) else {}
-            course.append({"t": day, "value": value, "tip": tip, **ends})
-    banded = [row for row in course if "low" in row]
-    x = _time(chart, narrow=narrow)
+            banded = math.isfinite(low) and math.isfinite(high)
+            tip = f"Up to {day}: {title} {value:.3f}{f' [{low:.3f}, {high:.3f}]' if banded else ''}"
+            course.append({"t": day, "value": value, "tip": tip, **({"low": low, "high": high} if banded else {})})
+    first, last = (date.fromisoformat(chart.days[end]) for end in (0, -1))
+    room = timedelta(max((last - first).days // 40, 1))
+    ends = {"domain": [(first - room).isoformat(), (last + room).isoformat()]}
+    x = _time(first, last, narrow=narrow, scale=ends)
     y: Spec = {
         "type": "quantitative",
         "title": title,
@@ -397,14 +396,16 @@ def timeline(chart: Timeline, title: str, *, narrow: bool) -> Spec:
     }
     layers: list[Spec] = []
     if chart.missing:
-        spans = [{"a": first, "b": _after(last)} for first, last in chart.missing]
+        spans = [
+            {"a": begun, "b": (date.fromisoformat(ended) + timedelta(1)).isoformat()} for begun, ended in chart.missing
+        ]
         gap = {"type": "rect", "color": "var(--line)", "opacity": 0.25}
         layers.append(layer(gap, spans, x={**x, "field": "a"}, x2={"field": "b"}))
     area = {"type": "area", "color": "var(--c1)", "opacity": 0.22}
     line = {"type": "line", "color": "var(--c1)", "strokeWidth": 2}
     limit = {"type": "rule", "color": "var(--fail)", "strokeWidth": 2, "strokeDash": [6, 3]}
     layers += [
-        layer(area, banded, x=x, y={**y, "field": "low"}, y2={"field": "high"}),
+        layer(area, [row for row in course if "low" in row], x=x, y={**y, "field": "low"}, y2={"field": "high"}),
         layer(line, course, x=x, y={**y, "field": "value"}),
         layer(limit, [{"limit": chart.limit}], y={**y, "field": "limit"}),
         _weeks(chart, title, x, y),
@@ -418,11 +419,6 @@ def timeline(chart: Timeline, title: str, *, narrow: bool) -> Spec:
 def _day_points(rows: Sequence[Spec], x: Spec, y: Spec, **look: Any) -> Spec:
     mark = {"type": "point", "filled": True, **look}
     return layer(mark, rows, x=x, y={**y, "field": "value"}, description=TIP)
-
-
-def _course_tip(title: str, day: str, value: float, low: float, high: float) -> str:
-    band = f" [{low:.3f}, {high:.3f}]" if math.isfinite(low) and math.isfinite(high) else ""
-    return f"Up to {day}: {title} {value:.3f}{band}"
 
 
 def _weeks(chart: Timeline, title: str, x: Spec, y: Spec) -> Spec:
@@ -477,54 +473,22 @@ def shares(days: Sequence[str], values: Sequence[Sequence[float]], names: Sequen
         for day, share in zip(days, course, strict=True)
         if math.isfinite(share)
     ]
-    order = [str(g) for g in range(len(names))]
-    group = {"field": "g", "type": "nominal", "legend": None}
-    looks = list(map(look_of, range(len(names))))
-    colour = {**group, "scale": {"domain": order, "range": [colour for colour, _ in looks]}}
-    dash = {**group, "scale": {"domain": order, "range": [list(dashes) for _, dashes in looks]}}
-    x = {
-        "field": "t",
-        "type": "temporal",
-        "title": None,
-        "axis": _day_axis(date.fromisoformat(days[0]), date.fromisoformat(days[-1]), narrow=narrow),
-    }
-    y = {"field": "share", "type": "quantitative", "title": "share", "axis": {"format": "%", "tickCount": 5}}
-    y["scale"] = {"zero": True}
-    few = 1 if len(days) <= 12 else 0
-    return {
-        "width": NARROW - 40 if narrow else WHOLE - 70,
-        "height": 180,
-        "data": {"values": rows},
-        "layer": [
-            layer({"type": "line", "strokeWidth": 2}, x=x, y=y, color=colour, strokeDash=dash),
-            layer(
-                {"type": "point", "filled": True, "size": 30, "opacity": few}, x=x, y=y, color=colour, description=TIP
-            ),
-        ],
-    }
+    looks = _looks({"field": "g", "type": "nominal", "legend": None}, [str(g) for g in range(len(names))])
+    x = _time(*(date.fromisoformat(days[end]) for end in (0, -1)), narrow=narrow)
+    y = _axis("share", "share", axis={"format": "%", "tickCount": 5}, scale={"zero": True})
+    line = layer({"type": "line", "strokeWidth": 2}, x=x, y=y, **looks)
+    few = {"type": "point", "filled": True, "size": 30, "opacity": 1 if len(days) <= 12 else 0}
+    return _curve(rows, [line, layer(few, x=x, y=y, color=looks["color"], description=TIP)], narrow=narrow, height=180)
 
 
-def _time(chart: Timeline, *, narrow: bool) -> Spec:
-    first, last = (date.fromisoformat(chart.days[end]) for end in (0, -1))
-    room = max((last - first).days // 40, 1)
-    domain = [(first - timedelta(room)).isoformat(), (last + timedelta(room)).isoformat()]
-    return {
-        "field": "t",
-        "type": "temporal",
-        "title": None,
-        "scale": {"domain": domain},
-        "axis": _day_axis(first, last, narrow=narrow),
-    }
-
-
-def _day_axis(first: date, last: date, *, narrow: bool) -> Spec:
+def _time(first: date, last: date, *, narrow: bool, **more: Any) -> Spec:
     """Label days, months or years, whatever the span needs."""
     span = (last - first).days
-    ticks = {"tickCount": 4 if narrow else 8, "labelOverlap": True}
+    axis: Spec = {"tickCount": 4 if narrow else 8, "labelOverlap": True, "format": "%d %b" if span < 150 else "%b %Y"}
     if span < 8:
-        return {"values": [(first + timedelta(step)).isoformat() for step in range(span + 1)][:: 2 if narrow else 1],
-                "format": "%d %b"}  # fmt: skip
-    return {**ticks, "format": "%d %b" if span < 150 else "%b %Y"}
+        days = [(first + timedelta(step)).isoformat() for step in range(0, span + 1, 2 if narrow else 1)]
+        axis = {"values": days, "format": "%d %b"}
+    return {"field": "t", "type": "temporal", "title": None, **more, "axis": axis}
 
 
 def _domain(chart: Timeline) -> list[float]:
@@ -543,7 +507,3 @@ def _domain(chart: Timeline) -> list[float]:
 def _middle(first: str, last: str) -> str:
     a, b = date.fromisoformat(first), date.fromisoformat(last)
     return (a + (b - a) / 2).isoformat()
-
-
-def _after(day: str) -> str:
-    return (date.fromisoformat(day) + timedelta(1)).isoformat()

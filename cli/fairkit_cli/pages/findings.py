@@ -32,7 +32,6 @@ from fairkit_cli.pages.parts import (
     Part,
     Section,
     Span,
-    Spec,
     Table,
     badge,
     name_of,
@@ -61,7 +60,11 @@ def performance_section(report: Report) -> Section | None:
     spoken = {name for name, cls in headlines().metrics.items() if cls.headline.sentence}
     sentences = [str(answer(report, each)) for each in findings if each.metric in spoken]
     first = [f"{each.metric} {number(each.value)} {interval(each.interval)}" for each in findings[:_MOST_LEVELS]]
-    drawn = [_performance_chart(report, axis, part) for axis, part in _by_axis(findings, _axis)]
+    drawn = []
+    for axis, part in _by_axis(findings, _axis):
+        named = f"{title}, {axis}"
+        rows = [forest_row(report, each) for each in part]
+        drawn.append(forest_chart(rows, axis, named, findings_table(report, part, named)))
     return Section(
         page_only(title),
         [
@@ -87,13 +90,6 @@ def _by_axis(findings: Sequence[Finding], axis: Callable[[Finding], str]) -> lis
     for finding in findings:
         drawn.setdefault(axis(finding), []).append(finding)
     return list(drawn.items())
-
-
-def _performance_chart(report: Report, axis: str, findings: Sequence[Finding]) -> Chart:
-    title = f"Performance over all rows, {axis}"
-    return forest_chart(
-        [forest_row(report, each) for each in findings], axis, title, findings_table(report, findings, title)
-    )
 
 
 def disparity_section(report: Report) -> Section | None:
@@ -178,11 +174,11 @@ def forest_chart(
     of: str | None = None,
 ) -> Chart:
     """Return a forest plot with its table."""
-
-    def draw(narrow: bool) -> Spec | None:
-        return forest(rows, axis, narrow=narrow, zero=zero) if rows else None
-
-    return Chart(title, draw, table, on=On.PAGE, name=name, of=of)
+    return Chart(
+        title,
+        lambda narrow: forest(rows, axis, narrow=narrow, zero=zero) if rows else None,
+        table, on=On.PAGE, name=name, of=of,
+    )  # fmt: skip
 
 
 def findings_table(

@@ -21,7 +21,6 @@ from fairkit_cli.pages.parts import (
     Page,
     Section,
     Span,
-    Spec,
     Table,
     capital,
     name_of,
@@ -52,11 +51,11 @@ def tradeoff_chart(
         Key(name_of(kind), charts.SHAPES[index % len(charts.SHAPES)], charts.COLOURS[index % len(charts.COLOURS)])
         for index, kind in enumerate(kinds)
     ]
-
-    def draw(narrow: bool) -> Spec:
-        return charts.tradeoff(points, x_title, y_title, narrow=narrow, limit=limit)
-
-    return Chart(title, draw, table, caption, legend if len(kinds) > 1 else (), on=On.PAGE, name="frontier")
+    return Chart(
+        title,
+        lambda narrow: charts.tradeoff(points, x_title, y_title, narrow=narrow, limit=limit),
+        table, caption, legend if len(kinds) > 1 else (), on=On.PAGE, name="frontier",
+    )  # fmt: skip
 
 
 def frontier_page(result: Frontier) -> Page:
@@ -173,14 +172,10 @@ def _picture(result: Frontier) -> Section:
         "the picked one."
     )
     failed = Section("Failed points", [Listing(failures)], "part") if failures else None
-    return Section("The trade-off", [Note(intro), frontier_chart(result, points, table), failed], on=On.PAGE)
-
-
-def frontier_chart(result: Frontier, points: Sequence[TradePoint], table: Table) -> Chart:
-    """Return the picture of a frontier, with the limit where there is one."""
     x, y = axis_told(result.disparity), axis_told(result.performance)
     title = f"{y} against {x} of {len(points)} points"
-    return tradeoff_chart(points, x, y, title, "Points on the validation rows", table, limit=result.limit)
+    chart = tradeoff_chart(points, x, y, title, "Points on the validation rows", table, limit=result.limit)
+    return Section("The trade-off", [Note(intro), chart, failed], on=On.PAGE)
 
 
 def _repeats(result: Frontier) -> Section | None:

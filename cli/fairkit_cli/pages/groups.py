@@ -40,6 +40,7 @@ from fairkit_cli.text.view import (
     NO_GROUP,
     Stratified,
     against,
+    agreement,
     favorable_class,
     group_table,
     groups_that_matter,
@@ -331,7 +332,8 @@ def _against(sensitive: str, reference: str, findings: Sequence[Finding]) -> Sec
 def _inside(stratified: Stratified, confidence: float) -> Section:
     label = f"Groups of {stratified.sensitive} inside the strata of {stratified.within}"
     rows: list[Sequence[Cell]] = [
-        (row.metric, number(row.whole), *sized(row.value, row.interval), row.agreement) for row in stratified.rows
+        (finding.metric, number(whole), *sized(finding.value, finding.interval), agreement(finding))
+        for finding, whole in stratified.findings
     ]
     columns = [*words("metric"), *numbers("as a whole", "inside strata", "interval", "strata agree")]
     intro = (

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from fairkit.reading import decided, disparities, metric_name, metric_term
 from fairkit.results.evidence import Bounded, Flips, Kind, Pairs, evidence_of
 from fairkit.support.escaping import interval, number
-from fairkit.support.lazy_dataclass import dataclass
 from fairkit_cli.pages.charts import gap_curve, step_curve
 from fairkit_cli.pages.parts import (
     Cell,
@@ -217,39 +216,26 @@ _PARTS = {"base_rate_part": ("more people of group {0} are qualified", "fewer pe
           "false_positive_rate_part": ("its unqualified {1} more often", "its unqualified {1} less often")}  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Divided:
-    """The findings about one group and its reference."""
-
-    findings: tuple[Finding, ...]
-
-    def of(self, metric: str) -> list[Finding]:
-        """Return those of a metric."""
-        return [finding for finding in self.findings if finding.metric == metric]
-
-
-def divided(report: Report) -> list[Divided]:
-    """Return the decompositions of gaps, by sensitive column and group."""
-    by_column: dict[Any, list[Finding]] = {}
+def why_parts(report: Report) -> list[Section]:
+    """Return what carries each gap, by sensitive column and group."""
+    divided: dict[Any, list[Finding]] = {}
     for finding in report.findings:
         if finding.auditor == AUDITOR:
-            by_column.setdefault((finding.sensitive, finding.reference, finding.parameters.get("group")), []).append(
-                finding
-            )
-    return [Divided(tuple(findings)) for findings in by_column.values()]
-
-
-def why_parts(report: Report) -> list[Section]:
-    """Return what carries each gap."""
-    parts = [part for each in divided(report) for part in _parts(report, each)]
+            pair = (finding.sensitive, finding.reference, finding.parameters.get("group"))
+            divided.setdefault(pair, []).append(finding)
+    parts = [part for findings in divided.values() for part in _parts(report, findings)]
     return [Section(Span("Why", on=On.PAGE | On.SUMMARY), parts)] if parts else []
 
 
-def _parts(report: Report, division: Divided) -> list[Part]:
+def _parts(report: Report, division: Sequence[Finding]) -> list[Part]:
     """Return what is said about one group, a paragraph for each part of the division."""
-    attributions = [a for a in division.of("attribution") if a.evidence.get("columns")]
+
+    def of(metric: str) -> list[Finding]:
+        return [finding for finding in division if finding.metric == metric]
+
+    attributions = [a for a in of("attribution") if a.evidence.get("columns")]
     head = _head(division)
-    sampled = next((each for each in division.findings if each.evidence.get("sample")), None)
+    sampled = next((each for each in division if each.evidence.get("sample")), None)
     parts: list[Part] = [] if sampled is None else [Note(sampled.notes[0])]
     parts.append(Note([Span("why  ", on=On.SCREEN), capital(head)], "strong"))
     parts += [Note(text) for each in attributions[:1] if (text := in_people(report, each))]
@@ -258,29 +244,29 @@ def _parts(report: Report, division: Divided) -> list[Part]:
     do = decided(report, "get a favorable decision")
     rates = [
         f"{_sized(p)} because {_PARTS[p.metric][(p.value or 0) < 0].format(p.groups[0].group, do)}"
-        for p in division.findings
+        for p in division
         if p.metric in _PARTS and p.groups
     ]
     said = [f"of the gap {'; '.join(rates)}"] if rates else []
-    said += map(_left, division.of("unexplained_difference"))
-    for gone in division.of("gap_without"):
+    said += map(_left, of("unexplained_difference"))
+    for gone in of("gap_without"):
         again = gone.evidence
         said.append(
             f"trained again with {gone.parameters['without']} {number(again['with'])}, without it {_sized(gone)}; "
             f"change {number(again['change'])} {interval(tuple(again['change_interval']))}"
         )
-    said += [note for few in division.of("attribution") if few.value is None for note in few.notes]
+    said += [note for few in of("attribution") if few.value is None for note in few.notes]
     if attributions:
         said.append(attributions[0].notes[-1])
     return [*parts, *map(Note, map(capital, said)), Note("", on=On.SCREEN)]
 
 
-def _head(one: Divided) -> str:
-    first = one.findings[0]
+def _head(division: Sequence[Finding]) -> str:
+    first = division[0]
     groups = " minus ".join(f"{group.group} ({group.rows:,} people)" for group in first.groups) or f"{first.place}"
-    whole = next((f for f in one.findings if f.metric == "attribution" and f.value is not None), None)
+    whole = next((f for f in division if f.metric == "attribution" and f.value is not None), None)
     if whole is None:
-        gap = next((f.evidence["gap"] for f in one.findings if "gap" in f.evidence), None)
+        gap = next((f.evidence["gap"] for f in division if "gap" in f.evidence), None)
         return f"{first.sensitive}, {groups}" + ("" if gap is None else f": {number(gap)}")
     of = str(whole.parameters["of"])
     return f"{_OF.get(of, of)}, {groups}: {_points(whole) if of in _RATES else _sized(whole)}"

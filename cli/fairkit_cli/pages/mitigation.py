@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from fairkit.reading import MEANING, change_name, headline_changes, metric_name
-from fairkit.support.escaping import interval, measured, number
+from fairkit.support.escaping import measured, number
 from fairkit_cli.helping import as_options
 from fairkit_cli.pages.certificates import change_parts, notes_parts, warnings
 from fairkit_cli.pages.charts import TradePoint, label
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from fairkit.results.findings import Finding
     from fairkit.results.policy import Change
     from fairkit_cli.pages.parts import Chart
-    from fairkit_repair.mitigation.choose import People, Repeated
+    from fairkit_repair.mitigation.choose import People
     from fairkit_repair.mitigation.run import MitigationResult
     from fairkit_repair.scored_rows import Study, Trial
 
@@ -104,11 +104,10 @@ def people_notes(result: MitigationResult) -> list[Note]:
     notes.append(Note(f"  {_thousand(people.changed)} of 1,000 people get another answer"))
     notes += [Note(f"    {who}")] if who else []
     aim = people.objective
-    low, high = aim.interval
     notes.append(
         Note(
             f"  objective {aim.kind}, {aim.name}: {number(aim.before)} before, {number(aim.after)} after; difference "
-            f"{number(aim.difference)} {interval((low, high))}, {aim.outcome}"
+            f"{measured(aim.difference, aim.interval)}, {aim.outcome}"
         )
     )
     return notes
@@ -199,27 +198,18 @@ def _two_audits(title: str, pairs: Sequence[tuple[Finding, Finding]], result: Mi
     return Section(label, [Table(label, [*words("metric", "groups of"), *numbers("before", "after")], rows)])
 
 
-def headline_repeats(result: MitigationResult) -> list[Repeated]:
-    """Return the numbers over several trainings that people look at first."""
-    performance, between = headline_changes(result.changes)
-    wanted = [(change.metric, change.sensitive) for change in (*performance, *between)]
-    earlier = {(repeat.metric, repeat.sensitive): repeat for repeat in result.repeats}
-    return [earlier[key] for key in dict.fromkeys(wanted) if key in earlier]
-
-
 def _repeats(result: MitigationResult) -> Section | None:
-    """Return how far the headline numbers went over several trainings."""
+    """Return how far the numbers that people look at first went over several trainings."""
     if not result.repeats:
         return None
     title = f"Trained {len(result.repeats[0].values)} times, on rows drawn anew: no interval covers this"
-    rows: list[Sequence[Cell]] = [
-        (
-            repeat.metric,
-            repeat.sensitive or "all rows",
-            *map(number, (repeat.values[0], min(repeat.values), max(repeat.values), repeat.deviation)),
-        )
-        for repeat in headline_repeats(result)
-    ]
+    performance, between = headline_changes(result.changes)
+    earlier = {(repeat.metric, repeat.sensitive): repeat for repeat in result.repeats}
+    rows: list[Sequence[Cell]] = []
+    for key in dict.fromkeys((change.metric, change.sensitive) for change in (*performance, *between)):
+        if (repeat := earlier.get(key)) is not None:
+            ends = (repeat.values[0], min(repeat.values), max(repeat.values), repeat.deviation)
+            rows.append((repeat.metric, repeat.sensitive or "all rows", *map(number, ends)))
     columns = [*words("metric", "groups of"), *numbers("this model", "lowest", "highest", "standard deviation")]
     return Section(title, [Table("Retraining", columns, rows)])
 
@@ -235,12 +225,14 @@ def _first_changes(result: MitigationResult) -> Sequence[Change]:
 
 def _change_sentence(change: Change) -> str:
     """Say how one number changed."""
-    between = f" ({change.place})" if change.place else ""
-    sentence = f"{change_name(change)}{between}: {number(change.before)} before, {number(change.after)} after"
+    sentence = f"{_named(change)}: {number(change.before)} before, {number(change.after)} after"
     if change.difference is None:
         return sentence
-    ends = "" if change.interval is None else f" {interval(change.interval)}"
-    return f"{sentence}; difference {number(change.difference)}{ends}, {MEANING[change.outcome]}"
+    return f"{sentence}; difference {measured(change.difference, change.interval)}, {MEANING[change.outcome]}"
+
+
+def _named(change: Change) -> str:
+    return change_name(change) + (f" ({change.place})" if change.place else "")
 
 
 def _trade(result: MitigationResult) -> list[Part]:
@@ -255,8 +247,7 @@ def _trade(result: MitigationResult) -> list[Part]:
     first, last = pairs[0]
     parts = [f"{metric_name(last)} {number(first.value)} to {number(last.value)}"]
     parts += [
-        f"{change_name(change)}{f' ({change.place})' if change.place else ''} {number(change.before)} to "
-        f"{number(change.after)}"
+        f"{_named(change)} {number(change.before)} to {number(change.after)}"
         for change in [each for each in performance if each.metric == "balanced_accuracy"] + moved[:1]
     ]
     return [Note(f"  the trade: {'; '.join(parts)}")]
@@ -317,7 +308,6 @@ def _left_out(search: Study) -> int:
 def _table(search: Study, on: On = On.ALL) -> Table:
     """Return the alternatives; neighbours of one method that were not measured share a row."""
     rows: list[tuple[str, ...]] = []
-    same = same_constraint(search.alternatives)
 
     def key(alternative: Trial) -> tuple[str, str] | int:
         unmeasured = alternative.chance is None
@@ -327,7 +317,7 @@ def _table(search: Study, on: On = On.ALL) -> Table:
         settings = list(group)
         alternative = settings[0]
         seconds = number(sum(each.seconds for each in settings))
-        name = short_name(alternative, same)
+        name = short_name(search, alternative)
         if alternative.chance is None:
             name = name if len(settings) == 1 else f"{alternative.method} ({len(settings)} settings)"
             rows.append((name, "-", "-", "-", seconds, f"left out: {alternative.reason}"))
@@ -343,14 +333,9 @@ def _table(search: Study, on: On = On.ALL) -> Table:
     return Table("Alternatives", columns, rows, strong=picked, on=on)
 
 
-def same_constraint(alternatives: Sequence[Trial]) -> bool:
-    """Return whether all alternatives that name a constraint name one and the same."""
-    return len({str(each.parameters.get("constraint", "")) for each in alternatives} - {""}) == 1
-
-
-def short_name(alternative: Trial, same: bool) -> str:
-    """Return the name without what all alternatives have."""
-    if not same:
+def short_name(search: Study, alternative: Trial) -> str:
+    """Return the name, without the constraint where all alternatives that name one name the same."""
+    if len({str(each.parameters.get("constraint", "")) for each in search.alternatives} - {""}) != 1:
         return alternative.name
     settings = {key: value for key, value in alternative.parameters.items() if key != "constraint"}
     return replace(alternative, parameters=settings).name
@@ -390,10 +375,9 @@ def choice_parts(search: Study) -> list[Part]:
     if search.looks > 1 or search.looks_doubt:
         nth_look = f"  look {search.looks} at these test rows{' or later' if search.looks_doubt else ''}"
         parts.append(Note(Span(nth_look, "inconclusive")))
-    same = same_constraint(search.alternatives)
     for runner_up in runners_up(search):
         drawn = ", randomized" if runner_up.randomized else ""
-        parts.append(Note(f"  next: {short_name(runner_up, same)}: {_predicted(search, runner_up)}{drawn}"))
+        parts.append(Note(f"  next: {short_name(search, runner_up)}: {_predicted(search, runner_up)}{drawn}"))
     return parts
 
 
@@ -401,7 +385,7 @@ def _predicted(search: Study, one: Trial) -> str:
     return f"{search.performance} {number(one.accuracy)}, chance {_chance(one)}"
 
 
-def runners_up(search: Study, most: int = RUNNERS_UP) -> list[Trial]:
+def runners_up(search: Study) -> list[Trial]:
     """Return the best alternatives beside the pick: the surest methods first, one setting of each."""
     by_method: dict[str, Trial] = {}
 
@@ -411,7 +395,7 @@ def runners_up(search: Study, most: int = RUNNERS_UP) -> list[Trial]:
 
     for alternative in sorted((each for each in search.measured if each.status == "tried"), key=key):
         by_method.setdefault(f"{alternative.method}{alternative.randomized}", alternative)
-    return list(by_method.values())[:most]
+    return list(by_method.values())[:RUNNERS_UP]
 
 
 def _chart(search: Study) -> Chart:

@@ -51,7 +51,18 @@ from fairkit_cli.text.packs import (
     shown_cell,
     shown_fact,
 )
-from fairkit_cli.text.view import Shown, cell, changes, limit_words, plugin_evidence, question, report_view
+from fairkit_cli.text.view import (
+    Shown,
+    cell,
+    changes,
+    limit_words,
+    missing_of,
+    notes_of,
+    plugin_evidence,
+    question,
+    subject_of,
+    summary_of,
+)
 
 if TYPE_CHECKING:
     from fairkit.packs import Answered, Fact, PackTable, Rendering
@@ -102,7 +113,7 @@ def details(report: Report) -> Section:
         ("Seed", str(report.seed)),
         ("Made with", versions),
     ]
-    notes = report_view(report).notes
+    notes = notes_of(report)
     count = f"All {len(report.findings)} findings"
     everything = findings_table(report, report.findings, "All findings", everything=True)
     meaning = (
@@ -129,7 +140,6 @@ MOST_GROUPS = 6
 
 def header(report: Report, name: str | None = None, *, date: str | None = None) -> Section:
     """Return the first screen of a report."""
-    view = report_view(report)
     rule_answers = answers(report)
     entries = audited(report, date)
     answered = verdict(report, rule_answers)
@@ -141,8 +151,8 @@ def header(report: Report, name: str | None = None, *, date: str | None = None) 
         Section(Span("The answer", on=On.PAGE), answered[:1], "first"),
         *change_list(report, rule_answers),
         Section(Span("Each limit", on=On.PAGE), answered[1:], "first"),
-        Note(view.subject, "subject"),
-        *(Note(line, "warning") for line in view.missing),
+        Note(subject_of(report), "subject"),
+        *(Note(line, "warning") for line in missing_of(report)),
         Section("What was audited", [Facts(entries_shown, "audited")], "first", on=On.PAGE),
         *([Note(f"Not stated: {', '.join(unstated)}.", "gap", on=On.PAGE)] if unstated else []),
         signature(),
@@ -164,8 +174,7 @@ def _rule_hint(report: Report) -> str:
 
 def verdict(report: Report, rule_answers: list[Answer] | None = None) -> list[Part]:
     """Return the verdict with the sentences that decide it, then each rule."""
-    view = report_view(report)
-    if view.verdict is None:
+    if report.verdict is None:
         largest = next((f for f in disparities(report) if f.value is not None), None)
         sentence = "" if largest is None else f" The largest disparity: {answer(report, largest)}"
         hint = _rule_hint(report)
@@ -181,14 +190,14 @@ def verdict(report: Report, rule_answers: list[Answer] | None = None) -> list[Pa
             )
         ]
     said = {id(each.rule): each for each in (answers(report) if rule_answers is None else rule_answers)}
-    decisive = [rule for rule in view.rules if rule.verdict == view.verdict]
+    decisive = [rule for rule in report.policy if rule.verdict == report.verdict]
     first = said.get(id(decisive[0])) if decisive else None
     sentence = "" if first is None else str(first) if first.limit else first.told
     also = f" ({len(decisive) - 1} more below.)" if len(decisive) > 1 else ""
-    banner = Note([view.summary, *page_only(". ", Span(sentence, "answer"), also)], "banner", view.verdict)
-    items = [_rule(rule, None if rule is decisive[0] else said.get(id(rule))) for rule in view.rules]
+    banner = Note([summary_of(report), *page_only(". ", Span(sentence, "answer"), also)], "banner", report.verdict)
+    items = [_rule(rule, None if rule is decisive[0] else said.get(id(rule))) for rule in report.policy]
     parts: list[Part] = [banner, Listing(items, "rules", on=On.PAGE | On.SUMMARY)]
-    for rule in view.rules:  # a screen says people first, and the number below
+    for rule in report.policy:  # a screen says people first, and the number below
         reason, people = as_options(rule.reason), said.get(id(rule))
         parts.append(Listing([Item(reason if people is None else str(people), rule.verdict)], "rules", on=On.SCREEN))
         parts += [] if people is None else [Note(f"    {reason}", on=On.SCREEN)]

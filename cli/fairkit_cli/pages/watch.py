@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fairkit.support.escaping import interval, number
+from fairkit.support.escaping import measured, number
 from fairkit_cli.pages import charts as timelines
 from fairkit_cli.pages.groups import legend
 from fairkit_cli.pages.parts import (
@@ -122,10 +122,9 @@ def rules_table(snapshot: WatchSnapshot) -> Table:
     rows: list[Sequence[Cell]] = []
     for rule in snapshot.rules:
         where = f" ({rule.sensitive})" if rule.sensitive else ""
-        week = f"{number(rule.week[0])} {interval(rule.week[1]) if rule.week[1] else ''}".strip()
-        stated = "-" if rule.reference is None else f"{number(rule.reference[0])} {interval(rule.reference[1])}"
+        stated = "-" if rule.reference is None else measured(*rule.reference)
         name = f"{rule.metric}{where} {rule.kind} {rule.limit:g}"
-        rows.append((name, *sized(rule.value, rule.interval), badge(rule.verdict), week, stated))
+        rows.append((name, *sized(rule.value, rule.interval), badge(rule.verdict), measured(*rule.week[:2]), stated))
     columns = [*words("rule"), *numbers("value", "interval"), *words("verdict")]
     return Table("The watched rules", [*columns, *numbers("this week", "certificate")], rows)
 
@@ -234,10 +233,7 @@ def _groups(snapshot: WatchSnapshot) -> Section:
     rates = list(dict.fromkeys(name for group in snapshot.groups for name in group.rates))
     rows: list[Sequence[Cell]] = []
     for group in snapshot.groups:
-        cells = []
-        for rate in rates:
-            value, pair = group.rates.get(rate, (None, None))
-            cells.append(f"{number(value)} {interval(pair) if pair else ''}".strip())
+        cells = [measured(*group.rates.get(rate, (None, None))) for rate in rates]
         name = name_of(f"{group.split}={group.group}" if group.split else "everybody")
         named = [name, None if group.expected else " (new)"]
         rows.append((named, f"{group.rows:,}", f"{group.share:.1%}", *cells))

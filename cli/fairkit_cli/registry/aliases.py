@@ -12,7 +12,7 @@ from fairkit.support.lazy_dataclass import dataclass, replace
 from fairkit_cli import options as opt
 from fairkit_cli.helping import as_options
 from fairkit_cli.registry.versions import KeysOption, RegistryOption, load_keys, open_registry
-from fairkit_cli.terminal.output import FAILED, echo, exit_code, print_as, print_json
+from fairkit_cli.terminal.output import FAILED, exit_code, print_as
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,6 +48,7 @@ def alias(
     output_format: opt.TableFormat = "table",
 ) -> None:
     """Show aliases, or make one and set what it asks for. Options replace the parts that they name."""
+    from fairkit_cli.text.registry import columns, policy_text
     from fairkit_registry.promotion.conditions import read_data
 
     changes: dict[str, Any] = {
@@ -67,11 +68,6 @@ def alias(
         raise FairkitError("--remove takes the alias away with its policy; it goes with no other option")
     with open_registry(registry) as store:
         shown = _apply(store, name, alias, policy, requested, remove=remove)
-    if output_format == "json":
-        print_json([entry.to_dict() for entry in shown])
-        return
-    from fairkit_cli.text.registry import columns, policy_text
-
     rows = [
         (
             f"{entry.name}@{entry.alias}",
@@ -80,7 +76,8 @@ def alias(
         )
         for entry in shown
     ]
-    echo(*columns(("alias", "points to", "asks for"), rows))
+    table = columns(("alias", "points to", "asks for"), rows)
+    print_as(output_format, [entry.to_dict() for entry in shown], *table)
 
 
 def _apply(
@@ -124,24 +121,19 @@ def promote(
 
     with open_registry(registry) as store:
         decision = (evaluate if dry_run else decide)(store, reference, alias)
-    if output_format == "json":
-        print_json(decision.to_dict() | {"promoted": decision.verdict == "pass" and not dry_run})
-    else:
-        _print_decision(decision, dry_run=dry_run)
+    record = decision.to_dict() | {"promoted": decision.verdict == "pass" and not dry_run}
+    print_as(output_format, record, *_decided(decision, dry_run=dry_run))
     raise typer.Exit(exit_code(decision.verdict))
 
 
-def _print_decision(decision: Decision, *, dry_run: bool) -> None:
-    target = f"{decision.version.name}@{decision.alias.alias}"
+def _decided(decision: Decision, *, dry_run: bool) -> list[str]:
+    word = "refused" if decision.verdict == "fail" else "not decided"
+    line = f"{word}: {decision.version.reference} was not promoted to {decision.alias.alias}"
     if decision.verdict == "pass":
         was = "nothing" if decision.alias.version is None else f"{decision.version.name}@{decision.alias.version}"
-        verb = "would point" if dry_run else "points"
-        echo(f"{target} {verb} to {decision.version.reference} (before: {was})")
-    else:
-        word = "refused" if decision.verdict == "fail" else "not decided"
-        echo(f"{word}: {decision.version.reference} was not promoted to {decision.alias.alias}")
-    for reason in decision.reasons:
-        echo(f"  {reason.kind}: {as_options(reason.text)}")
+        target = f"{decision.version.name}@{decision.alias.alias} {'would point' if dry_run else 'points'} to"
+        line = f"{target} {decision.version.reference} (before: {was})"
+    return [line, *(f"  {reason.kind}: {as_options(reason.text)}" for reason in decision.reasons)]
 
 
 def demote(

@@ -113,25 +113,19 @@ def list_models(
     output_format: opt.TableFormat = "table",
 ) -> None:
     """List the models, or the versions of one, the newest first."""
-    with open_registry(registry) as store:
-        if name is None:
-            models = store.models()
-            aliases = None
-        else:
-            versions = store.versions(name, limit=limit)
-            aliases = store.aliases(name)
     from fairkit.support.escaping import size
     from fairkit_cli.text.registry import columns
 
-    if aliases is None:
-        if output_format == "json":
-            print_json(models)
-            return
+    with open_registry(registry) as store:
+        models = store.models() if name is None else []
+        versions = [] if name is None else store.versions(name, limit=limit)
+        aliases = [] if name is None else store.aliases(name)
+    if name is None:
         rows = [
             (m["name"], str(m["versions"]), ", ".join(f"{a}={v or '-'}" for a, v in m["aliases"].items()))
             for m in models
         ]
-        echo(*columns(("model", "versions", "aliases"), rows))
+        print_as(output_format, models, *columns(("model", "versions", "aliases"), rows))
         return
     if output_format == "json":
         put(f'{{"versions": {json_lines(versions)}, "aliases": {json_lines(aliases)}}}\n')
@@ -180,8 +174,7 @@ def show(
             put(describe.exported(store, version, output_format))
             return
         certificates = describe.certificates_of(store, version)
-        pointers = [alias for alias in store.aliases(version.name) if alias.version == version.version]
-        aliases = [pointer.alias for pointer in pointers]
+        aliases = [alias.alias for alias in store.aliases(version.name) if alias.version == version.version]
         file = store.blobs.path(version.model)
     if output_format == "html":
         from fairkit_cli.pages.certificates import certificate_page
@@ -200,8 +193,8 @@ def show(
     from fairkit.support.escaping import size
     from fairkit_cli.text.registry import certificate
 
-    echo(f"{version.reference}  {', '.join(aliases)}".rstrip())
     echo(
+        f"{version.reference}  {', '.join(aliases)}".rstrip(),
         f"sha256   {version.model}",
         f"size     {size(version.size)}",
         f"added    {version.added_at}",
@@ -228,35 +221,25 @@ def _show_log(name: str | None, limit: int | None, registry: Path | None, output
         raise FairkitError(f"--log is written as table or json, not as {output_format}")
     with open_registry(registry) as store:
         events = store.log(name, limit=limit)
-    if output_format == "json":
-        print_json([event.to_dict() for event in events])
-        return
     rows = []
     for event in events:
         version = event.body.get("version")
         what = f"{event.name}@{version}" if version else event.name or "-"
+        alias = event.body.get("alias")
         details = {
-            "promote": f"-> {event.body.get('alias')}",
-            "demote": f"{event.body.get('alias')}: taken from {event.name}@{event.body.get('taken_from')}",
-            "alias": f"{event.body.get('alias')}: policy",
-            "remove-alias": f"{event.body.get('alias')}: removed",
+            "promote": f"-> {alias}",
+            "demote": f"{alias}: taken from {event.name}@{event.body.get('taken_from')}",
+            "alias": f"{alias}: policy",
+            "remove-alias": f"{alias}: removed",
             "detach": f"{str(event.body.get('certificate'))[:12]}: {event.body.get('reason')}",
             "lock": f"lock {str(event.body.get('statement'))[:12]}",
             "revoke": f"{str(event.body.get('key') or event.body.get('certificate'))[:12]}: {event.body.get('reason')}",
         }
         more = details.get(event.action) or str(event.body.get("certificate") or event.body.get("model", ""))[:12]
-        rows.append(
-            (
-                str(event.seq),
-                event.at[:19].replace("T", " "),
-                event.action,
-                what,
-                more,
-                str(event.body["by"]),
-                event.digest[:12],
-            )
-        )
-    echo(*columns(("event", "at", "action", "what", "", "by", "digest"), rows))
+        at = event.at[:19].replace("T", " ")
+        rows.append((str(event.seq), at, event.action, what, more, str(event.body["by"]), event.digest[:12]))
+    table = columns(("event", "at", "action", "what", "", "by", "digest"), rows)
+    print_as(output_format, [event.to_dict() for event in events], *table)
 
 
 # What the registry's commands share: options, opening.
@@ -379,7 +362,6 @@ def import_archive(
     file: tensors that lie in others are merged into it. It has no certificate yet.
     """
     from fairkit_registry.exchange import describe
-    from fairkit_registry.exchange.describe import check_archive
 
     if archive.startswith(TRACKED):
         if key or max_bytes:
@@ -389,7 +371,7 @@ def import_archive(
         _import_tracked(archive, name, registry, output_format)
         return
     trusted, most, path = load_keys(key), max_bytes or describe.MOST_BYTES, Path(archive)
-    with open_registry(registry, before=lambda: check_archive(path, trusted, most)) as store:
+    with open_registry(registry, before=lambda: describe.check_archive(path, trusted, most)) as store:
         imported = describe.import_archive(store, path, name=name, trusted=trusted, most_bytes=most)
     if output_format == "json":
         print_json([arrival.to_dict() for arrival in imported])
@@ -415,12 +397,10 @@ def _import_tracked(uri: str, name: str | None, registry: Path | None, output_fo
     tracked.check_name(name)
     with open_registry(registry, before=lambda: None) as store:
         done = tracked.add_to(store, name)
-    if output_format == "json":
-        print_json([done.to_dict()])
-        return
     here = "" if done.version is None else done.version.reference
     merged = "  (tensors of other files merged)" if tracked.merged else ""
-    echo(f"{uri} -> {here}{'' if done.new else '  (already here)'}{merged}  no certificate")
+    line = f"{uri} -> {here}{'' if done.new else '  (already here)'}{merged}  no certificate"
+    print_as(output_format, [done.to_dict()], line)
 
 
 def revoke(

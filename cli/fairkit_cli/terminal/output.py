@@ -163,8 +163,6 @@ def _show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -
 AGAIN = 0.5
 """Seconds after which an interrupt that nobody acts on is sent again."""
 
-CODE = 130
-
 _handled: list[signal.Signals] = []
 """The signals that `lasting_interrupts` handles now."""
 
@@ -175,7 +173,7 @@ _ENDING = [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "
 
 def _end(number: int, frame: Any) -> None:
     """End the process with the code of an interrupt."""
-    os._exit(CODE)
+    os._exit(INTERRUPTED)
 
 
 def _ordinary() -> list[signal.Signals]:

@@ -17,25 +17,13 @@ from fairkit_cli.helping import as_options
 if TYPE_CHECKING:
     from fairkit.charts import Cell, ChartTable, EvidenceChart
     from fairkit.reading import Answer
-    from fairkit.results.findings import Finding, VerdictName
+    from fairkit.results.findings import Finding
     from fairkit.results.report import Report
     from fairkit.results.rules import RuleResult
 
 
 NO_GROUP = "(no value)"
 """What the line of rows without a sensitive value is called."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReportView:
-    """The sentences of a report."""
-
-    verdict: VerdictName | None
-    summary: str
-    rules: tuple[RuleResult, ...]
-    subject: str
-    missing: tuple[str, ...]
-    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,36 +36,22 @@ class GroupRow:
     intervals: tuple[tuple[float, float] | None, ...] = ()
 
 
-def report_view(report: Report) -> ReportView:
-    """Return the sentences of a report."""
-    return ReportView(
-        verdict=report.verdict,
-        summary=_summary(report),
-        rules=report.policy,
-        subject=_subject(report),
-        missing=_missing(report),
-        notes=_notes(report),
-    )
+def summary_of(report: Report) -> str:
+    """Say how many rules have the verdict of the whole policy."""
+    count, what = sum(rule.verdict == report.verdict for rule in report.policy), str(report.verdict)
+    became = {"pass": "kept", "fail": "broken", "inconclusive": "undecided"}[what]
+    rules = f"{len(report.policy)} policy rule{'s' * (len(report.policy) != 1)}"
+    return f"{count} of {rules} {became}, under these metrics, on this data"
 
 
-def _summary(report: Report) -> str:
-    counts = {name: sum(rule.verdict == name for rule in report.policy) for name in ("pass", "fail", "inconclusive")}
-    of = f"of {len(report.policy)} policy rule{'s' * (len(report.policy) != 1)}"
-    tail = "under these metrics, on this data"
-    if report.verdict == "pass":
-        return f"{counts['pass']} {of} kept, {tail}"
-    if report.verdict == "fail":
-        return f"{counts['fail']} {of} broken, {tail}"
-    return f"{counts['inconclusive']} {of} undecided, {tail}"
-
-
-def _missing(report: Report) -> tuple[str, ...]:
+def missing_of(report: Report) -> tuple[str, ...]:
     """Return the report's warnings, then the shares of rows without a sensitive value, by column."""
     gaps = (f.notes[0] for f in report.findings if f.metric == "missing_group_share" and f.notes)
     return (*report.warnings, *gaps)
 
 
-def _subject(report: Report) -> str:
+def subject_of(report: Report) -> str:
+    """Say which model was audited on which table, and what decides how the numbers are read."""
     weighted = f", weighted by {report.data.weights!r}" if report.data.weights is not None else ""
     told = report.data.clusters
     units = "queries" if report.model.task == "ranking" else "clusters"
@@ -99,8 +73,8 @@ def _favorable(report: Report) -> str:
     return f"; favorable: {', '.join(named)}" if named else ""
 
 
-def _notes(report: Report) -> tuple[str, ...]:
-    """The notes of model and data, then those of findings that are shown, each once."""
+def notes_of(report: Report) -> tuple[str, ...]:
+    """Return the notes of model and data, then those of findings that are shown, each once."""
     shown = [*disparities(report), *(f for f in report.findings if f.auditor != "group")]
     notes = [*report.model.notes, *report.data.notes]
     for finding in shown:
@@ -208,26 +182,16 @@ def _line(name: str, values: Sequence[GroupValue]) -> GroupRow:
 
 
 @dataclass(frozen=True, slots=True)
-class PooledRow:
-    """A disparity as a whole and inside strata; `agreement` is the p-value of the test that the strata agree."""
-
-    metric: str
-    whole: float | None
-    value: float | None
-    interval: tuple[float, float] | None
-    agreement: str
-
-
-@dataclass(frozen=True, slots=True)
 class Stratified:
     """What is shown of one sensitive column inside the strata of a column.
 
-    `strata` is the finding whose strata are shown; `how` says what a row is of its strata.
+    `findings` are the disparities inside, each with its number as a whole; `strata` is the finding whose strata are
+    shown; `how` says what a finding is of its strata.
     """
 
     sensitive: str
     within: str
-    rows: tuple[PooledRow, ...]
+    findings: Sequence[tuple[Finding, float | None]]
     strata: Finding | None
     how: str
 
@@ -262,10 +226,7 @@ def inside(report: Report) -> list[Stratified]:
         Stratified(
             sensitive,
             within,
-            tuple(
-                PooledRow(f.metric, whole.get((f.metric, sensitive)), f.value, f.interval, _agreement(f))
-                for f in findings
-            ),
+            [(f, whole.get((f.metric, sensitive))) for f in findings],
             _shown_by_stratum(report, findings),
             "the largest" if any("strata" in f.parameters for f in findings) else "pooled",
         )
@@ -273,7 +234,7 @@ def inside(report: Report) -> list[Stratified]:
     ]
 
 
-def _agreement(finding: Finding) -> str:
+def agreement(finding: Finding) -> str:
     """Return the p-value of the test that the strata agree."""
     homogeneity = finding.evidence.get("homogeneity")
     return f"p = {homogeneity['p_value']:.2g}" if isinstance(homogeneity, Mapping) else "-"
@@ -303,9 +264,9 @@ MOST_NAMED = 3
 
 def question(report: Report) -> str:
     """Return the audit's question: whether the model keeps these limits on these rows."""
-    what = "Do these decisions" if report.model.predictions else f"Does {report.model.name}"
     if not report.policy:
-        return f"How differently {'are' if report.model.predictions else 'does'} {_treated(report)}?"
+        return f"How differently {_treated(report)}?"
+    what = "Do these decisions" if report.model.predictions else f"Does {report.model.name}"
     named = [limit_words(rule) for rule in report.policy[:MOST_NAMED]]
     more = len(report.policy) - len(named)
     rest = f"; and {more} more" if more else ""
@@ -315,16 +276,15 @@ def question(report: Report) -> str:
 def _treated(report: Report) -> str:
     columns = ", ".join(report.data.groups) or "no sensitive column"
     if report.model.predictions:
-        return f"the groups of {columns} decided about"
-    return f"{report.model.name} treat the groups of {columns}"
+        return f"are the groups of {columns} decided about"
+    return f"does {report.model.name} treat the groups of {columns}"
 
 
 def limit_words(rule: RuleResult) -> str:
     """Say a rule in words: ``difference in favorable decisions between groups of sex, at most 0.05``."""
     where = f" between groups of {rule.sensitive}" if rule.sensitive else ""
     inside = f" inside the strata of {'+'.join(rule.within)}" if rule.within else ""
-    bound = rule.rule.say()
-    return f"{metric_term(rule.metric).plain}{where}{inside}, {bound}"
+    return f"{metric_term(rule.metric).plain}{where}{inside}, {rule.rule.say()}"
 
 
 def changes(report: Report, answers: list[Answer]) -> list[str]:
@@ -382,10 +342,9 @@ def repair_command(report: Report) -> str:
     """Return the options of the command that searches for a model under the same policy."""
     parts = []
     for rule in report.policy:
-        kind, bound = (f"--{rule.rule.side}", rule.limit)
         group_suffix = f":{rule.sensitive}" if rule.sensitive else ""
         group_suffix += f"|{'+'.join(rule.within)}" if rule.within else ""
-        parts += [kind, shlex.quote(f"{rule.metric}{group_suffix}={bound:g}")]
+        parts += [f"--{rule.rule.side}", shlex.quote(f"{rule.metric}{group_suffix}={rule.limit:g}")]
     if report.data.label is not None:
         parts += ["--label", shlex.quote(report.data.label)]
     if report.data.favorable is not None:

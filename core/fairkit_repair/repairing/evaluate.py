@@ -245,11 +245,6 @@ def _key(method: Mitigator) -> str:
     return f"{method.name} {method.parameters}"
 
 
-def restricted(table: Table, splits: list[str]) -> Table:
-    """Return the table with some of its splits: methods work on those of the policy."""
-    return dataclasses.replace(table, groups={name: table.groups[name] for name in splits})
-
-
 def narrow(table: Table) -> Table:
     """Return the table with the columns of its groups only: rules on scores read no other."""
     read = {column for split in table.roles.sensitive for column in split.columns}
@@ -339,8 +334,7 @@ class ByAudits(Forecast):
     ) -> ChancePrediction:
         """Predict the verdict from values or scores, shape [n], or probabilities of the classes, shape [n, K]."""
         findings = self._findings(np.arange(len(self.table)), said, None, self.whole)
-        passed = 0
-        drawn = 0
+        passed = drawn = 0
         for index in range(draws or self.draws):
             if index == _FIRST and passed == 0:
                 break
@@ -384,13 +378,10 @@ class ByAudits(Forecast):
         batch = _taken(self.batch, rows)
         if queries is not None:
             batch = dataclasses.replace(batch, queries=queries)
-        said_here = said[rows]
+        drawn = said[rows]
+        predictions = Predictions(score=drawn)
         if self.table.task == "multiclass":
-            predictions = Predictions(
-                probabilities=said_here if self.scored else None, predicted=said_here.argmax(axis=1)
-            )
-        else:
-            predictions = Predictions(score=said_here)
+            predictions = Predictions(probabilities=drawn if self.scored else None, predicted=drawn.argmax(axis=1))
         return list(self.auditor.findings(self.auditor.measure(batch, predictions, context), context))
 
     def equal(self, said: Array) -> tuple[Self, Array | None]:

@@ -25,7 +25,7 @@ from fairkit_repair.mitigation.learned import BEFORE, check_leak, valued
 from fairkit_repair.postprocess import with_threshold
 from fairkit_repair.repairing.candidates import PlainLearner
 from fairkit_repair.repairing.chance import FOLDS, ByRates, Planned, folds_of, learner_scores, missing_of, told_missing
-from fairkit_repair.repairing.evaluate import Bench, ByAudits, Clock, halves, restricted, without_sensitive
+from fairkit_repair.repairing.evaluate import Bench, ByAudits, Clock, halves, without_sensitive
 from fairkit_repair.scored_rows import Power
 
 if TYPE_CHECKING:
@@ -106,8 +106,9 @@ def prepare(
         check_leak(table, tested)
     _check_classes(table)
     splits = list(dict.fromkeys(limit.split for limit in limits if limit.split is not None))
-    table = restricted(without_sensitive(table) if study.blind else table, splits)
-    planned = _planned(table, tested, splits)
+    table = without_sensitive(table) if study.blind else table
+    table = dataclasses.replace(table, groups={name: table.groups[name] for name in splits})
+    planned = _planned(table, tested)
     forecast: Forecast
     if table.task == "binary":
         planned = dataclasses.replace(planned, missing=missing_of(test_data.profile, splits))
@@ -124,15 +125,14 @@ def prepare(
     return Prepared(table=table, held=tested, test=test_data, forecast=forecast, unseen=unseen)
 
 
-def _planned(table: Table, tested: Table, splits: list[str]) -> Planned:
+def _planned(table: Table, tested: Table) -> Planned:
     """Return who the test rows are, in the training rows' groups."""
     codes = {}
-    for name in splits:
+    for name in table.groups:
         mine, tested_groups = table.groups[name].names, tested.groups[name]
         places = np.array([mine.index(name) if name in mine else len(mine) for name in tested_groups.names], np.int64)
         codes[name] = places[tested_groups.codes]
-    groups = {name: table.groups[name] for name in splits}
-    return Planned.of(groups, table.target, table.weights, codes, len(tested))
+    return Planned.of(table.groups, table.target, table.weights, codes, len(tested))
 
 
 def _check_classes(table: Table) -> None:
@@ -145,11 +145,6 @@ def _check_classes(table: Table) -> None:
             f"{table.name}: the class {table.classes[int(sizes.argmin())]!r} has {int(sizes.min())} training rows, and "
             f"a search needs {_LEAST_OF_CLASS} for scores outside training; merge classes, or add rows"
         )
-
-
-def learner_of(run: Run) -> str:
-    """Return the learner that trains the base."""
-    return PlainLearner().learner(run)
 
 
 def base_of(model: OnnxModel, table: Table) -> BaseModel:
@@ -178,44 +173,36 @@ def optimism_of(base: OnnxModel, table: Table, tested: Table, objective: Objecti
     return first - fresh if first - fresh > 2 * np.sqrt(variance + fresh_variance) else 0.0
 
 
-def _aimed(run: Run, decisions: Array, scores: Array, table: Table) -> Run:
-    """Return the run with the rate to keep, or the costs, that the model before implies."""
-    return dataclasses.replace(run, objective=run.objective.on(decisions, scores, table.row_weights()))
-
-
 def make_bench(table: Table, base: OnnxModel | None, run: Run, ends: float, tested: Table) -> Bench:
     """Train the base on all rows and score every row by models that did not see it.
 
     A given base may have learned from these rows: how much better it does on them than on `tested` is kept beside it.
     The budget ends at `ends` of the monotonic clock.
     """
-    half = folds_of(table, 2, run.seed + 1)
+    learner, half = PlainLearner().learner(run), folds_of(table, 2, run.seed + 1)
     fold = folds_of(table, FOLDS, run.seed)
     quiet = dataclasses.replace(run, progress=no_progress)
     fitted: FittedModel | None = None
     optimism, clock = None, Clock(ends=ends)
     if base is None:
         run.progress("training the model without mitigation", 0, 1)
-        fitted = fit_learner(learner_of(run), table, quiet)
+        fitted = fit_learner(learner, table, quiet)
         base = OnnxModel(export_bytes(fitted, table), BEFORE)
-        scores, decisions = learner_scores(table, fold, learner_of(run), quiet)
-        if table.task == "binary":
-            quiet = _aimed(quiet, decisions, scores, table)
-            free = dataclasses.replace(quiet.objective, bounds=())
-            if not free.is_plain and free.kind != "rate":  # the model before is set for the objective, too
-                free_setup = dataclasses.replace(quiet, objective=free)
-                decisions, fitted = (
-                    halves(scores, table, half, free_setup),
-                    with_threshold(fitted, table, free_setup, scores),
-                )
+        scores, decisions = learner_scores(table, fold, learner, quiet)
     else:
-        bound = base_of(base, table)
-        scores, decisions = bound.answers(table.columns)
-        if table.task != "binary":
-            decisions = scores
-        else:
-            quiet = _aimed(quiet, decisions, scores, table)
-            optimism = optimism_of(base, table, tested, quiet.objective)
+        scores, decisions = base_of(base, table).answers(table.columns)
+    if table.task == "binary":  # the rate to keep, or the costs, are those that the model before implies
+        aim = quiet.objective.on(decisions, scores, table.row_weights())
+        quiet = dataclasses.replace(quiet, objective=aim)
+        free = dataclasses.replace(aim, bounds=())
+        if fitted is None:
+            optimism = optimism_of(base, table, tested, aim)
+        elif not free.is_plain and free.kind != "rate":  # the model before is set for the objective, too
+            unbound = dataclasses.replace(quiet, objective=free)
+            decisions = halves(scores, table, half, unbound)
+            fitted = with_threshold(fitted, table, unbound, scores)
+    elif fitted is None:
+        decisions = scores
     watched = dataclasses.replace(quiet, progress=clock.watched(no_progress))
     return Bench(
         table=table, fold=fold, half=half, base=base, fitted=fitted, scores=scores, decisions=decisions,
@@ -278,7 +265,7 @@ def _pilot(table: Table, run: Run) -> tuple[NDArray[np.int64], Array]:
     part = table.take(rows)
     quiet = dataclasses.replace(run, progress=no_progress)
     try:
-        return rows, learner_scores(part, folds_of(part, 2, run.seed), learner_of(run), quiet)[1]
+        return rows, learner_scores(part, folds_of(part, 2, run.seed), PlainLearner().learner(run), quiet)[1]
     except DataError:  # a class is in one half only: nobody knows better
         if table.task == "multiclass":
             return rows, np.eye(len(table.classes))[part.target.astype(np.int64)]

@@ -34,10 +34,10 @@ from fairkit_repair.mitigation.choose import aim_of, check_policy, loaded_base
 from fairkit_repair.mitigation.learned import AFTER, BEFORE, Learned, foreign, provenance, renamed, run_of
 from fairkit_repair.mitigation.run import MitigationResult, measured
 from fairkit_repair.postprocess import RuleModel
-from fairkit_repair.repairing.candidates import candidates
+from fairkit_repair.repairing.candidates import PlainLearner, candidates
 from fairkit_repair.repairing.chance import limits_of, missing_of, told_missing
 from fairkit_repair.repairing.evaluate import PERFORMANCE
-from fairkit_repair.repairing.preparing import GivenModel, check_power, learner_of, make_bench, prepare
+from fairkit_repair.repairing.preparing import GivenModel, check_power, make_bench, prepare
 from fairkit_repair.repairing.searching import confirm, search
 from fairkit_repair.scored_rows import Study
 
@@ -192,7 +192,7 @@ def repair(
         )
     begun = time.monotonic()
     run = Run(seed=seed, threads=threads, learner=learner, progress=progress)
-    learner_of(run)
+    PlainLearner().learner(run)
     with opened(None, None) as engine:
         ready = prepare(engine, data, test, holdout, study, limits, confidence, aim.column)
         table, forecast = ready.table, ready.forecast

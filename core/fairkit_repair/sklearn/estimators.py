@@ -15,6 +15,7 @@ from fairkit.learners import as_learner
 from fairkit.support.calls import checked
 from fairkit_onnx.write.graph import ML_OPSET, OPSET, GraphBuilder
 from fairkit_repair.mitigation.choose import find_mitigator
+from fairkit_repair.postprocess import PostProcessor
 from fairkit_repair.sklearn.base import Face, face, written
 from fairkit_repair.sklearn.post import frame_columns, group_codes, post_estimator, sensitive_matrix, sensitive_names
 
@@ -47,22 +48,6 @@ class _Column(NamedTuple):
     tensor: str
     place: int
     kind: ElementType
-
-
-class Converted:
-    """An estimator that skl2onnx converts wherever it stands in a pipeline."""
-
-    def onnx_parser(self) -> Callable[..., list[Any]]:
-        """Return the function that declares the outputs."""
-        return lambda scope, inputs: _declared(self, scope)
-
-    def onnx_shape_calculator(self) -> Callable[[Any], None]:
-        """Return the function that sets the outputs' shapes."""
-        return lambda operator: _shaped(self, operator)
-
-    def onnx_converter(self) -> Callable[[Any, Any, Any], None]:
-        """Return the function that adds the nodes."""
-        return lambda scope, operator, container: _convert(self, operator, container)
 
 
 def _declared(estimator: Any, scope: Any) -> list[Any]:
@@ -208,7 +193,11 @@ def mitigator(plugin: str | type[Mitigator]) -> type[Any]:
     """
     method = find_mitigator(plugin)
     if method.stage == "post":
-        return _post(method)
+        if not issubclass(method, PostProcessor):
+            raise ParameterError(
+                f"{method.name} repairs a model; use fairkit.mitigate({method.name!r}, data, model=...)"
+            )
+        return post_estimator(method)
     try:
         from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
     except ImportError as error:
@@ -221,18 +210,22 @@ def mitigator(plugin: str | type[Mitigator]) -> type[Any]:
     return face(method, (kind, base, BaseEstimator), before={}, after=run)
 
 
-def _post(method: type[Mitigator]) -> type[Any]:
-    from fairkit_repair.postprocess import PostProcessor
-
-    if not issubclass(method, PostProcessor):
-        raise ParameterError(f"{method.name} repairs a model; use fairkit.mitigate({method.name!r}, data, model=...)")
-    return post_estimator(method)
-
-
-class _Fitting(Converted, Face):
-    """What classifiers and regressors share."""
+class _Fitting(Face):
+    """What classifiers and regressors share; skl2onnx converts them wherever they stand in a pipeline."""
 
     restores = staticmethod(mitigator)
+
+    def onnx_parser(self) -> Callable[..., list[Any]]:
+        """Return the function that declares the outputs."""
+        return lambda scope, inputs: _declared(self, scope)
+
+    def onnx_shape_calculator(self) -> Callable[[Any], None]:
+        """Return the function that sets the outputs' shapes."""
+        return lambda operator: _shaped(self, operator)
+
+    def onnx_converter(self) -> Callable[[Any, Any, Any], None]:
+        """Return the function that adds the nodes."""
+        return lambda scope, operator, container: _convert(self, operator, container)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[misc]
@@ -315,11 +308,11 @@ class _Classifier(_Fitting):
             Shape [n], nonnegative.
         """
         from sklearn.utils.multiclass import check_classification_targets
-        from sklearn.utils.validation import column_or_1d
+        from sklearn.utils.validation import check_consistent_length, column_or_1d
 
         columns = _columns(self, X, reset=True)
         labels = column_or_1d(_required(y), warn=True)
-        _check_lengths(columns, labels)
+        check_consistent_length(next(iter(columns.values())), labels)
         check_classification_targets(labels)
         self.classes_, codes = np.unique(labels, return_inverse=True)
         if len(self.classes_) > 2 and "multiclass" not in self._method.tasks:
@@ -370,11 +363,11 @@ class _Regressor(_Fitting):
 
     def fit(self, X: Any, y: Any, *, sensitive_features: Any = None, sample_weight: Any = None) -> Any:
         """Fit; see the classifier. `y` holds numbers."""
-        from sklearn.utils.validation import column_or_1d
+        from sklearn.utils.validation import check_consistent_length, column_or_1d
 
         columns = _columns(self, X, reset=True)
         target = column_or_1d(_required(y), warn=True).astype(np.float64)
-        _check_lengths(columns, target)
+        check_consistent_length(next(iter(columns.values())), target)
         if not np.isfinite(target).all():
             raise ValueError("y contains NaN or infinity")
         weights = _weights(sample_weight, len(target))
@@ -405,13 +398,12 @@ def _columns(estimator: Any, X: Any, *, reset: bool) -> dict[str, NDArray[Any]]:
     """Return X as raw columns, checked as scikit-learn does."""
     from sklearn.utils.validation import _check_feature_names, _check_n_features, check_array
 
+    _check_feature_names(estimator, X, reset=reset)
     if hasattr(X, "columns") and (hasattr(X, "dtypes") or hasattr(X, "schema")):
-        _check_feature_names(estimator, X, reset=reset)
         _check_n_features(estimator, X, reset=reset)
         if len(X) == 0:
             raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
         return frame_columns(X)
-    _check_feature_names(estimator, X, reset=reset)
     matrix = check_array(X, dtype="numeric", ensure_all_finite="allow-nan", estimator=estimator)
     _check_n_features(estimator, matrix, reset=reset)
     if np.iscomplexobj(matrix):
@@ -424,12 +416,6 @@ def _groups(sensitive: Any, rows: int) -> dict[str, Groups]:
         return {"all": Groups(None, ("all",), np.zeros(rows, dtype=np.int64))}
     matrix = sensitive_matrix(sensitive, rows)
     return {name: Groups(None, *group_codes(matrix[:, index])) for index, name in enumerate(sensitive_names(sensitive))}
-
-
-def _check_lengths(columns: dict[str, NDArray[Any]], labels: NDArray[Any]) -> None:
-    from sklearn.utils.validation import check_consistent_length
-
-    check_consistent_length(next(iter(columns.values())), labels)
 
 
 def _weights(weights: Any, rows: int) -> NDArray[np.float64] | None:
