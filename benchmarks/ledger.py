@@ -267,7 +267,8 @@ def with_rules(report: Report, rules: Sequence[Rule]) -> Report:
     """Apply a policy to a report."""
     if not rules:
         return report
-    return report.with_policy(*judge(rules, report.findings, confidence=report.confidence), None)
+    results, verdict = judge(rules, report.findings, confidence=report.confidence)
+    return dataclasses.replace(report, policy=results, verdict=verdict, adjustment=None)
 
 
 def audited(name: str, asked: Asked, task: str, table: Table) -> Report | str:

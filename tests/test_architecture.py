@@ -165,7 +165,7 @@ def test_packages_import_downward_only(root):
 
 
 BUDGETS = {
-    "core/fairkit": 21_250,
+    "core/fairkit": 21_000,
     "core/fairkit_onnx": 10_250,
     "core/fairkit_repair": 7_250,
     "core/fairkit_similarity": 4_000,

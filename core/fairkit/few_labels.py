@@ -155,7 +155,7 @@ class Shares:
         return replace(self, value=value, worth=worth, labels=labels)
 
 
-def shares_of(totals: LabelTotals, alpha: float = 0.05) -> Shares:
+def shares_of(totals: LabelTotals) -> Shares:
     """Estimate both shares of every group, with the score where labels allow it."""
     sums = totals.sums
     plain = sums.shape[-1] == _PLAIN
@@ -186,8 +186,8 @@ def shares_of(totals: LabelTotals, alpha: float = 0.05) -> Shares:
         s2 = residual * M**2 / (M - 2)
         whole = mean * (1 - mean) * M / (M - 1)
         variance = s2 * (1 / M + (f_all - f_labels) ** 2 / (M * s_ff)) + np.maximum(whole - s2, 0) / rows
-        # what a perfect record of M residuals cannot exclude: (1 - u)^M = α/2
-        u = 1 - (alpha / 2) ** (1 / M)
+        # what a perfect record of M residuals cannot exclude: (1 - u)^M = α/2 with α = 0.05
+        u = 1 - 0.025 ** (1 / M)
         variance = np.sqrt(variance**2 + (u / 1.96) ** 4)
         t = (M * value + 0.5) / (M + 1)
         worth = np.where(slope != 0, np.clip(t * (1 - t) / variance, M, np.maximum(rows, M)), M)

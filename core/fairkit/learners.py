@@ -179,11 +179,6 @@ def add_source(source: LearnerSource) -> None:
     _sources.append(source)
 
 
-def plugin_learners() -> list[type[Learner]]:
-    """Return the learners of all sources."""
-    return [learner for source in _sources for learner in source()]
-
-
 def find_learner(name: str, task: Task | None = None) -> type[Learner]:
     """Return a learner's class by its name.
 
@@ -197,7 +192,7 @@ def find_learner(name: str, task: Task | None = None) -> type[Learner]:
     elif name in _BUILT_IN:
         learner = imported(_BUILT_IN[name])
     else:
-        offered = plugin_learners()
+        offered = [learner for source in _sources for learner in source()]
         matches = [each for each in offered if each.name == name]
         if not matches:
             names = [*LEARNERS, *(each.name for each in offered)]

@@ -206,13 +206,13 @@ Kind = Literal["difference", "ratio", "level"]
 _KINDS: tuple[Kind, ...] = ("difference", "ratio", "level")
 
 
-def disparities(report: Report, shown: Headlines | None = None, most: int = MOST_DISPARITIES) -> list[Finding]:
+def disparities(report: Report, most: int = MOST_DISPARITIES) -> list[Finding]:
     """Return the disparities between groups that are shown first, none of them twice under two names.
 
     What the policy is about is always among them. Differences come before ratios, each the farthest from parity first:
-    the two have no common scale. `shown` is what the installed metrics declare, for many reports at once.
+    the two have no common scale.
     """
-    shown = shown or headlines()
+    shown = headlines()
     chosen = [
         finding
         for finding in report.findings
@@ -256,9 +256,9 @@ def _far_first(finding: Finding) -> tuple[int, float]:
     return _KINDS.index(kind_of(finding)), -parity_distance(finding)
 
 
-def performance(report: Report, shown: Headlines | None = None) -> list[Finding]:
+def performance(report: Report) -> list[Finding]:
     """Return the numbers over all rows that people look at first, then those that the policy is about."""
-    first = (shown or headlines()).levels()
+    first = headlines().levels()
     in_policy = {rule.metric for rule in report.policy}
     findings = [
         finding

@@ -183,15 +183,8 @@ class GroupAuditor(Auditor):
     def measures(cls, metrics: Sequence[type[Metric]]) -> frozenset[str]:
         """Return the names of its findings: metrics, disparities in them, and what it says over several of them."""
         stems = [stem for metric in metrics for stem in (metric.name, metric.alias) if stem]
-        return frozenset(
-            {
-                *stems,
-                *(f"{stem}_{between}" for stem in (*stems, "equalized_odds") for between in _BETWEEN),
-                *cls.headlines,
-                MISSING_SHARE,
-                LABELLED_SHARE,
-            }
-        )
+        between = {f"{stem}_{kind}" for stem in (*stems, "equalized_odds") for kind in _BETWEEN}
+        return frozenset({*stems, *between, *cls.headlines, MISSING_SHARE, LABELLED_SHARE})
 
     def measure(self, batch: Batch, predictions: Predictions, context: AuditContext) -> GroupTotals | Items:
         """Total one batch."""

@@ -171,7 +171,7 @@ class ErrorPowers(Statistic):
             e4, e6 = e2**2, e2**3
         else:
             e4, e6 = rows.expected(lambda r: _squared_errors(r) ** 2), rows.expected(lambda r: _squared_errors(r) ** 3)
-        errors = (None, e2, e4, e6)
+        errors = (np.ones_like(y), e2, e4, e6)
         weights = rows.weights
 
         def total(parts: Array) -> Array:
@@ -181,16 +181,12 @@ class ErrorPowers(Statistic):
         for _ in range(6):
             targets.append(targets[-1] * y)
 
-        def monomial(i: int, j: int) -> Array:
-            error = errors[j]
-            return targets[i] if error is None else targets[i] * error
-
         square = 1.0 if weights is None else weights**2
-        powers = np.stack([total(square * monomial(i, j)) for i, j in _POWERS], axis=1)
+        powers = np.stack([total(square * (targets[i] * errors[j])) for i, j in _POWERS], axis=1)
         if weights is None:
             first = np.stack([powers[:, _POWERS.index(column)] for column in _COLUMNS], axis=1)
         else:
-            first = np.stack([total(weights * monomial(*column)) for column in _COLUMNS], axis=1)
+            first = np.stack([total(weights * (targets[i] * errors[j])) for i, j in _COLUMNS], axis=1)
         pairs = [[_POWERS.index((a[0] + b[0], a[1] + b[1])) for b in _COLUMNS] for a in _COLUMNS]
         count = np.bincount(groups, minlength=n_groups).astype(np.float64)
         most = np.array([e2.max()]) if len(e2) else np.zeros(1)

@@ -327,13 +327,9 @@ class GroupTotals:
     def everybody(self, sensitive: str | None, label: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the totals of all rows as one group, those without a group included, and those by bucket."""
         parts, without = self.of(sensitive, label)
-        whole = {
-            key: added(part.pooled(), without[key]) if key in without else part.pooled() for key, part in parts.items()
-        }
         buckets, gone = self.buckets(sensitive, label)
-        return whole, {
-            key: added(one_group(part), gone[key]) if key in gone else one_group(part) for key, part in buckets.items()
-        }
+        whole = _merged({key: part.pooled() for key, part in parts.items()}, without)
+        return whole, _merged({key: one_group(part) for key, part in buckets.items()}, gone)
 
     def inside(self, within: str, sensitive: str, label: str | None) -> list[dict[str, Any]]:
         """Return the totals by stratum and group, by stratum, group and bucket, and by stratum without a group."""

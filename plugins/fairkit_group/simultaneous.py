@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.intervals import Spread, guarded, kolmogorov_quantile, largest_studentised, pairwise_quantile, two_sided
+from fairkit.intervals import Spread, guarded, largest_studentised, pairwise_quantile, two_sided
 from fairkit.limits import bisected
 from fairkit.metrics import Estimate
 from fairkit.statistics import ScoreTable
@@ -131,25 +131,10 @@ def _marked(finding: Finding, level: float) -> Finding:
 _LEVELS = 150
 
 
-@dataclass(frozen=True, slots=True)
-class Standardised:
-    """Each group's distance to everybody inside strata."""
-
-    values: Array
-    scale: Array  # what Kolmogorov's quantile is multiplied by, shape [G]
-    at: Array  # the score where the distance is reached, shape [G]
-    bound: float  # how much cells of scores can hide
-    rows: Array  # the effective number of rows of each group in these strata, shape [G]
-    doubts: dict[int, str]  # why a group's interval is not to be trusted, by its place
-
-    def limits(self, confidence: float) -> tuple[Array, Array]:
-        """Return limits for each group alone."""
-        half = kolmogorov_quantile(confidence) * self.scale
-        return np.maximum(self.values - half, 0), np.minimum(self.values + half + self.bound, 1)
-
-
-def distances_within(table: ScoreTable, strata: int, buckets: ScoreTable | None) -> Standardised:
+def distances_within(table: ScoreTable, strata: int, buckets: ScoreTable | None) -> tuple[Distances, dict[int, str]]:
     """Measure how far a group's scores are from those that everybody in its strata has.
+
+    Beside the distances: why a group's interval is not to be trusted, by its place.
 
     In a stratum F_as - F_s = (1 - p_as)(F_as - F_rest,s), whose deviation from the truth is (1 - p_as) times that of
     two independent samples: about c_s B_s(F_s(z)) with a Brownian bridge B_s and
@@ -180,7 +165,7 @@ def distances_within(table: ScoreTable, strata: int, buckets: ScoreTable | None)
     if buckets is not None:
         scale, doubts = _stretched(buckets, factors, scale)
     bound = 0.0 if table.exact else float(np.nanmax(hidden, initial=0.0))
-    return Standardised(values, scale, table.values[gap.argmax(axis=0)], bound, rows, doubts)
+    return Distances(values, scale, table.values[gap.argmax(axis=0)], bound, rows), doubts
 
 
 def _stretched(buckets: ScoreTable, factors: tuple[Array, Array], scale: Array) -> tuple[Array, dict[int, str]]:
@@ -325,14 +310,14 @@ def parity_of_scores(
         "statistical_parity_ks",
         "lower",
         float(gaps.values[worst]),
-        lambda confidence: _largest_distance(gaps, confidence),
+        lambda confidence: largest_distance(gaps, confidence),
         groups=about.group_values(gaps.values, low, high),
         evidence=evidence,
         caveats=about.caveats.of(Estimate(gaps.values, lambda z: (low, high), gaps.sizes, doubts)),
     )
 
 
-def _largest_distance(found: Distances, confidence: float) -> tuple[float, float]:
-    """The largest distance: the upper end from each group alone, the lower end from all at once."""
+def largest_distance(found: Distances, confidence: float) -> tuple[float, float]:
+    """Return the largest distance: the upper end from each group alone, the lower end from all at once."""
     joint = confidence ** (1 / max(int(np.isfinite(found.values).sum()), 1))
     return float(np.nanmax(found.limits(joint)[0])), float(np.nanmax(found.limits(confidence)[1]))

@@ -180,18 +180,16 @@ class _Standardised:
         )
 
     def limits(self, z: float) -> tuple[float, float]:
-        if self.share:
-            return share_of(self.value, self.variance, self.equal, self.degrees, z)
-        return mean_of(self, z)
+        return _of_share(self, z) if self.share else mean_of(self, z)
 
 
-def share_of(value: float, variance: float, equal: float, degrees: float, z: float) -> tuple[float, float]:
+def _of_share(share: _Standardised, z: float) -> tuple[float, float]:
     """Return the limits of a share from its variance, by way of an effective number of rows."""
-    inner = value * (1 - value)
+    inner = share.value * (1 - share.value)
     # p (1 - p) / n' = variance
-    rows = inner / variance if variance > 0 and inner > 0 else equal
-    factor = float((z / student(z, np.array(degrees + 1))) ** 2)
-    low, high = weighted_share_limits(np.array([value]), np.array([rows * factor]), z)
+    rows = inner / share.variance if share.variance > 0 and inner > 0 else share.equal
+    factor = float((z / student(z, np.array(share.degrees + 1))) ** 2)
+    low, high = weighted_share_limits(np.array([share.value]), np.array([rows * factor]), z)
     return float(low[0]), float(high[0])
 
 

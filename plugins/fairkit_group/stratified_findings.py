@@ -27,6 +27,7 @@ from fairkit_group.simultaneous import (
     distances_within,
     joint_quantile,
     largest_difference,
+    largest_distance,
     smallest_odds,
     smallest_ratio,
     worst_of,
@@ -118,17 +119,12 @@ class Inside:
         if not isinstance(table, ScoreTable):
             return self._too_many(KS)
         buckets = of_key(self.strata.buckets, SCORES.key)
-        distances = distances_within(table, len(self.counts), buckets)
+        distances, doubts = distances_within(table, len(self.counts), buckets)
         defined = np.isfinite(distances.values)
         worst = int(np.argmax(np.where(defined, distances.values, -1.0)))
-
-        def interval(confidence: float) -> tuple[float, float] | None:
-            joint = confidence ** (1 / max(int(defined.sum()), 1))
-            return float(np.nanmax(distances.limits(joint)[0])), float(np.nanmax(distances.limits(confidence)[1]))
-
         low, high = distances.limits(self.about.confidence)
         notes, blocking = self.about.caveats.of(
-            Estimate(distances.values, lambda _: (low, high), distances.rows, distances.doubts)
+            Estimate(distances.values, lambda _: (low, high), distances.sizes, doubts)
         )
         strata_notes, strata_blocking = self._caveats([], None)
         evidence: dict[str, Any] = {"group": self.about.names[worst], "at_score": float(distances.at[worst])}
@@ -139,7 +135,7 @@ class Inside:
             KS,
             "lower",
             float(distances.values[worst]) if defined.any() else math.nan,
-            interval,
+            lambda confidence: largest_distance(distances, confidence),
             groups=self.about.group_values(distances.values, low, high),
             evidence=evidence | self._told(None),
             caveats=([*dict.fromkeys([*notes, *strata_notes])], blocked),

@@ -224,12 +224,6 @@ BUILDERS: Mapping[str, Builder] = {
 """The tables that an item may name."""
 
 
-def build(name: str, context: Context) -> Sequence[PackTable]:
-    """Return the tables of a name."""
-    built: Any = BUILDERS[name](context)
-    return tuple(built)
-
-
 # A pack filled with an audit: every item with its tables and facts, or with its gap.
 
 
@@ -289,7 +283,7 @@ def _answer(
     gaps = []
     if item.table is not None:
         try:
-            tables = build(item.table, replace(context, options=item.options, thresholds=item.thresholds))
+            tables = BUILDERS[item.table](replace(context, options=item.options, thresholds=item.thresholds))
         except NotAnsweredError as reason:
             gaps.append(str(reason))
     facts = [replace(declared[key], required=declared[key].needed(context.facts)) for key in item.facts]

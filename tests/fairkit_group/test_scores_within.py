@@ -65,7 +65,7 @@ def test_one_stratum_is_the_plain_distance() -> None:
     groups = rng.integers(0, 3, 700)
     rows = Rows(outcome=rng.integers(0, 2, 700) * 1.0, score=rng.random(700), weights=rng.random(700))
     table = Scores().collect(rows, groups, 3)
-    plain, within = distances(table), distances_within(table, 1, None)
+    plain, within = distances(table), distances_within(table, 1, None)[0]
     for name in ("values", "scale", "at"):
         assert getattr(within, name) == pytest.approx(getattr(plain, name), rel=1e-9), name
 
@@ -82,7 +82,7 @@ def test_the_limits_of_the_distance_hold(alike: bool) -> None:
         g = rng.integers(0, 2, len(d))
         score = rng.random(len(d)) / (1 if alike else 4) + (0 if alike else d / 4)
         table = Scores().collect(Rows(outcome=np.zeros(len(d)), score=score), d * 2 + g, 8)
-        hits += distances_within(table, 4, None).limits(0.95)[0][0] == 0
+        hits += distances_within(table, 4, None)[0].limits(0.95)[0][0] == 0
     assert hits >= stats.binom.ppf(1e-4, runs, 0.95)
     if not alike:  # there the bound is wide
         assert hits >= 0.985 * runs

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from fairkit.data.roles import value_text
 from fairkit.errors import FairkitError
 from fairkit.reading import disparities, headlines, kind_of, metric_name, metric_term, performance, survives
-from fairkit.results.evidence import Failure, evidence_of
 from fairkit.results.findings import GroupValue
 from fairkit.support.escaping import number
 from fairkit.support.lazy_dataclass import dataclass
@@ -84,7 +83,7 @@ def notes_of(report: Report) -> tuple[str, ...]:
     for finding in performance(report):
         notes += [f"{finding.metric}: {note}" for note in finding.notes] if finding.interval is None else []
     for finding in report.findings:  # a metric that failed has no place among the disparities
-        notes += finding.notes if finding.auditor == "group" and evidence_of(finding, Failure) else ()
+        notes += finding.notes if finding.auditor == "group" and "error" in finding.evidence else ()
     notes += [f"Not loaded: {reason}" for reason in report.environment.get("plugins_not_loaded", ())]
     return tuple(map(as_options, dict.fromkeys(notes)))
 

@@ -154,14 +154,16 @@ class Dataset:
     def part(self, source: Source, start: int) -> Dataset:
         """Return a part of the table, whose first row is number `start`, with the whole table's groups and profile."""
         self.learn()
-        view = Dataset(source, self.roles)
-        view._coders, view._strata, view._parts = self._coders, self._strata, self._parts
-        view._profile, view._start = self._profile, start
+        view = self._view(source, self.roles)
+        view._start = start
         return view
 
     def with_roles(self, roles: Roles) -> Dataset:
         """Return the same rows with roles that name the same columns; the first pass is not made again."""
-        view = Dataset(self.source, roles)
+        return self._view(self.source, roles)
+
+    def _view(self, source: Source, roles: Roles) -> Dataset:
+        view = Dataset(source, roles)
         view._coders, view._strata, view._parts = self._coders, self._strata, self._parts
         view._profile, view._start, view._noted = self._profile, self._start, self._noted
         return view

@@ -91,16 +91,9 @@ class PredictedColumns:
     @classmethod
     def of(cls, roles: PredictionRoles) -> PredictedColumns:
         """Return the predictions that a table's roles name."""
-        return cls(
-            roles.decision,
-            roles.score,
-            decision_probability=roles.probability,
-            predicted_class=roles.predicted_class,
-            prediction=roles.prediction,
-            answer=roles.answer,
-            class_probabilities=roles.class_probabilities,
-            favorable=roles.favorable,
-        )
+        made = cls.__new__(cls)
+        made.roles, made.threshold = roles, None
+        return made
 
     @property
     def noted(self) -> tuple[str, ...]:

@@ -237,19 +237,6 @@ class HighestGroup(LowestGroup):
     key = "highest_group"
 
 
-@dataclass(frozen=True, slots=True)
-class Failure(Evidence):
-    """Why a metric has no value: what it raised."""
-
-    key = "error"
-    cause: str
-
-    @classmethod
-    def read(cls, value: Any) -> Self | None:
-        """Read a sentence."""
-        return cls(str(value))
-
-
 BUILT_IN = frozenset(
     kind.key
     for kind in (
@@ -265,7 +252,6 @@ BUILT_IN = frozenset(
         Covers,
         LowestGroup,
         HighestGroup,
-        Failure,
     )
-)
+) | {"error"}
 """The keys that fairkit shows itself; those of plugins are shown by their `fairkit.charts.EvidenceChart`."""

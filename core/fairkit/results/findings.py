@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 
 from fairkit.errors import ParameterError
 from fairkit.results.rendering import Shown, place_words
+from fairkit.support.files import read_record
 from fairkit.support.lazy_dataclass import dataclass, field
 
 VerdictName = Literal["pass", "fail", "inconclusive"]
@@ -211,13 +212,7 @@ class GroupValue:
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
         """Read what `to_dict` wrote."""
-        return cls(
-            group=record["group"],
-            rows=record["rows"],
-            value=record["value"],
-            interval=read_interval(record.get("interval")),
-            denominator=record.get("denominator"),
-        )
+        return read_record(cls, {**record, "interval": read_interval(record.get("interval"))})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,14 +245,8 @@ class StratumValue:
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
         """Read what `to_dict` wrote."""
-        return cls(
-            stratum=record["stratum"],
-            rows=record["rows"],
-            value=record["value"],
-            interval=read_interval(record.get("interval")),
-            few=record.get("few", False),
-            groups=tuple(GroupValue.from_dict(group) for group in record.get("groups", ())),
-        )
+        groups = [GroupValue.from_dict(group) for group in record.get("groups", ())]
+        return read_record(cls, {**record, "interval": read_interval(record.get("interval")), "groups": groups})
 
 
 # Conditions as data, and in plain words: what describes a group of people.

@@ -215,12 +215,6 @@ class Report(Tabular, Saved):
                 groups[sensitive] = {name: count for name, count in each.items() if count is not None}
         return counted | {"groups": groups}
 
-    def with_policy(
-        self, results: tuple[RuleResult, ...], verdict: VerdictName | None, adjustment: str | None
-    ) -> Report:
-        """Return the same report with a policy applied to it."""
-        return replace(self, policy=results, verdict=verdict, adjustment=adjustment)
-
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form, schema ``fairkit.report/1``."""
         return {
