@@ -58,7 +58,7 @@ def installed() -> tuple[dict[str, PackFile], list[str]]:
                 continue
             try:
                 with blame(plugin.found, f"the pack {cls.name!r} gave its text"):
-                    packs[cls.name] = pack_format.read_pack(cls.name, cls.text())
+                    packs[cls.name] = pack_format.read(cls.name, cls.text())
             except (ConfigError, ImportError) as error:
                 failures.append(str(error))
     return packs, failures

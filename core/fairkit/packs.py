@@ -198,7 +198,7 @@ class Rendering:
 class PackFormat(Protocol):
     """What reads the texts of packs and fills them from an audit: a module of the plugin ``laws``."""
 
-    def read_pack(self, name: str, text: str) -> PackFile:
+    def read(self, name: str, text: str) -> PackFile:
         """Read a pack's TOML; raises `ConfigError` that names what is missing, unknown or of another kind."""
 
     def read_facts(self, pack: PackFile, record: Mapping[str, Any]) -> dict[str, str | bool]:

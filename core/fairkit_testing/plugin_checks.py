@@ -404,7 +404,7 @@ def check_pack_shows_its_gaps(cls: type[Pack]) -> None:
 
 def _read(cls: type[Pack]) -> PackFile:
     try:
-        return pack_plugins()[1].read_pack(cls.name, cls.text())
+        return pack_plugins()[1].read(cls.name, cls.text())
     except ConfigError as error:
         require(False, str(error))
         raise

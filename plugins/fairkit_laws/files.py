@@ -32,7 +32,7 @@ REFUSALS = ("sensitive_probability",)
 _NAME = re.compile(r"[a-z0-9-]+(@[0-9]{4}-[0-9]{2}-[0-9]{2})?")
 
 
-def read_pack(name: str, text: str) -> LawFile:
+def read(name: str, text: str) -> LawFile:
     """Read a pack's TOML."""
     try:
         record = tomllib.loads(text)

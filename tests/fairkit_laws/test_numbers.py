@@ -12,7 +12,8 @@ import pytest
 
 import fairkit
 from fairkit_laws import fairkit_packs
-from fairkit_laws.files import PackError, read_facts, read_pack, render
+from fairkit_laws.files import PackError, read_facts, render
+from fairkit_laws.files import read as read_pack
 from fairkit_laws.impact import (
     MOST_BOSCHLOO,
     Context,

@@ -16,7 +16,8 @@ import fairkit
 import fairkit_laws
 from fairkit_cli.text.packs import complete as all_answered
 from fairkit_cli.text.packs import convention, flags_of, pack_record
-from fairkit_laws.files import RefusedError, read_pack, render
+from fairkit_laws.files import RefusedError, render
+from fairkit_laws.files import read as read_pack
 from fairkit_laws.impact import Context, NotAnsweredError, categories, selection_rates
 
 if TYPE_CHECKING:
