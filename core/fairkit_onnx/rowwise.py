@@ -152,7 +152,7 @@ def lengths(proto: onnx.ModelProto, widths: Mapping[str, Sequence[int]]) -> dict
         if node.op_type == "Constant":
             tensors[node.output[0]] = _constant(node)
             continue
-        attributes = {attribute.name: _value_of(attribute) for attribute in node.attribute}
+        attributes = {attribute.name: value_of(attribute) for attribute in node.attribute}
         try:
             require(all(not name or name in tensors for name in node.input), "an input is not made before it")
             call = Call(
@@ -169,13 +169,14 @@ def lengths(proto: onnx.ModelProto, widths: Mapping[str, Sequence[int]]) -> dict
     return tensors
 
 
-def _value_of(attribute: onnx.AttributeProto) -> Any:
+def value_of(attribute: onnx.AttributeProto) -> Any:
     """Return an attribute's value; many numbers as an array, for a list takes five times the memory."""
     from onnx import helper
 
-    for numbers, kind in ((attribute.ints, np.int64), (attribute.floats, np.float64)):
-        if len(numbers) > 1_000:
-            return np.fromiter(numbers, kind, len(numbers))
+    if attribute.type == attribute.INTS and len(attribute.ints) > 1_000:
+        return np.fromiter(attribute.ints, np.int64, len(attribute.ints))
+    if attribute.type == attribute.FLOATS and len(attribute.floats) > 1_000:
+        return np.fromiter(attribute.floats, np.float64, len(attribute.floats))
     return helper.get_attribute_value(attribute)
 
 

@@ -50,6 +50,7 @@ class Collected:
     most: Mapping[str, int]  # how many rows of a group are kept, by split; empty where all are
     totals: Mapping[str, Array]  # of all rows, by split, shape [groups, 7]: four cells, Σw, Σw² and rows
     label: str | None = None  # of several classes, the one that all others stand against; else None
+    salt: int = 0  # of the draw: the first 8 bytes of the table's digest, which has every value and the order
 
     def __add__(self, other: Collected) -> Collected:
         joined = Collected(
@@ -60,20 +61,22 @@ class Collected:
             self.most,
             {name: total + other.totals[name] for name, total in self.totals.items()},
             self.label,
+            self.salt,
         )
         return joined.smallest() if sum(map(len, joined.rows)) > 1.5 * MOST_ROWS else joined
 
     def smallest(self) -> Collected:
         """Leave out rows of groups that have too many; the rows stay whose numbers have the smallest hashes.
 
-        So each group's rows are drawn at random, the same ones in whatever batches, and no seed chooses them.
+        So each group's rows are drawn at random, the same ones in whatever batches, and no seed chooses them. Whoever
+        moves or changes a row to leave another one out draws all rows anew.
         """
         if not self.most:
             return self
         import pyarrow as pa
 
         rows, groups = np.concatenate(self.rows), {name: np.concatenate(codes) for name, codes in self.groups.items()}
-        keys = mixed(rows.astype(np.uint64))
+        keys = mixed(rows.astype(np.uint64) ^ np.uint64(self.salt))
         for name, codes in groups.items():
             order = np.lexsort((keys, codes))
             ranked = codes[order]
@@ -128,9 +131,9 @@ class Collected:
                 most[name], there = most_of_each(sizes), codes >= 0
                 sums = [np.bincount(codes[there], (w * part)[there], len(sizes)) for part in parts]
                 totals[name] = np.stack([*sums, np.bincount(codes[there], minlength=len(sizes))], axis=1)
-        return cls(
-            {name: (batch.arrow(name),) for name in columns}, groups, numbers, (batch.rows,), most, totals, label
-        )
+        cells = {name: (batch.arrow(name),) for name in columns}
+        salt = int(profile.sha256[:16], 16)
+        return cls(cells, groups, numbers, (batch.rows,), most, totals, label, salt)
 
 
 def most_of_each(sizes: Sequence[int]) -> int:

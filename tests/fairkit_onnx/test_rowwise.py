@@ -12,7 +12,7 @@ from onnx import helper, numpy_helper
 
 from fairkit_onnx.file import open_session
 from fairkit_onnx.plain import OPSETS
-from fairkit_onnx.rowwise import RULES, Call, NotShownError, Tensor, apply
+from fairkit_onnx.rowwise import RULES, Call, NotShownError, Tensor, apply, value_of
 
 ROWS = 6
 LENGTHS = (1, 2, 3, ROWS)  # a length that happens to be the number of rows is none
@@ -521,3 +521,12 @@ def test_trees_that_ask_for_what_is_not_there_are_not_shown(why: str) -> None:
 def test_trees_of_leaves_alone_are_shown() -> None:
     alone = _two_stumps(nodes_modes=[b"LEAF"] * 6)
     assert apply(alone) == [(None, 1)]
+
+
+def test_many_numbers_of_an_attribute_are_read_by_its_type() -> None:
+    count = 2_000
+    attribute = helper.make_attribute("nodes_values", [0.5] * count)
+    attribute.ints.extend([7] * count)  # what the runtime does not read; `plain` refuses such a file
+    node = helper.make_node("TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml")
+    call = Call(node, 3, [Tensor((None, COLUMNS))], {"nodes_values": value_of(attribute)})
+    assert call.array("nodes_values").tolist() == [0.5] * count
