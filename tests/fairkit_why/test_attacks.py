@@ -39,6 +39,29 @@ def test_there_is_no_background_to_choose(model, frame):
     assert not names & {"background", "baseline", "sample", "samples", "seed", "rows"}
 
 
+def test_who_moves_a_row_draws_all_rows_anew(model, frame, monkeypatch):
+    """Of a large table a sample is kept: an order that leaves chosen rows out would be a choice of the background."""
+    from fairkit_why.audit_rows import Collected
+
+    drawn, smallest = [], Collected.smallest
+
+    def noted(self):
+        drawn.append(smallest(self))
+        return drawn[-1]
+
+    monkeypatch.setattr(Collected, "smallest", noted)
+    monkeypatch.setattr("fairkit_why.audit_rows.MOST_ROWS", 400)
+    monkeypatch.setattr("fairkit_why.audit_rows.FEWEST_SAMPLED", 60)
+    samples = []
+    for order in (range(len(frame)), range(len(frame)), [1, 0, *range(2, len(frame))]):
+        data = load_data(frame.iloc[list(order)], label="decision", favorable="approved", sensitive=["sex"])
+        fairkit.audit(model, data, auditors=["why"], parameters={"why": {"metric": ("score",)}})
+        samples.append(set(np.concatenate(drawn[-1].rows).tolist()))
+    assert samples[0] == samples[1]
+    assert len(samples[0]) == len(samples[2]) == 400
+    assert len(samples[0] & samples[2]) < 200  # of 400 in 1,500 drawn twice 107 are expected in both
+
+
 class Hybrid:
     """Decides by sex for people as they are, and by pay for rows that nobody has: wives who are men."""
 

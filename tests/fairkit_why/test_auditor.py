@@ -328,26 +328,6 @@ def test_the_sample_is_the_same_in_whatever_parts(model, frame, monkeypatch, tmp
     assert [one.to_dict() for one in parts.findings] == [one.to_dict() for one in whole.findings]
 
 
-def test_who_moves_a_row_draws_all_rows_anew(model, frame, monkeypatch):
-    from fairkit_why.audit_rows import Collected
-
-    drawn, smallest = [], Collected.smallest
-
-    def noted(self):
-        drawn.append(smallest(self))
-        return drawn[-1]
-
-    monkeypatch.setattr(Collected, "smallest", noted)
-    keep_at_most(monkeypatch, 400)
-    samples = []
-    for order in (range(len(frame)), range(len(frame)), [1, 0, *range(2, len(frame))]):
-        audit(model, frame.iloc[list(order)])
-        samples.append(set(np.concatenate(drawn[-1].rows).tolist()))
-    assert samples[0] == samples[1]
-    assert len(samples[0]) == len(samples[2]) == 400
-    assert len(samples[0] & samples[2]) < 200  # of 400 in 1,500 drawn twice 107 are expected in both
-
-
 def test_every_group_has_its_share_of_a_sample(monkeypatch):
     from fairkit_why.audit_rows import most_of_each
 
