@@ -23,7 +23,7 @@ from fairkit_dependent import (
     score_influence,
 )
 from fairkit_group.rates import EVERYBODY, of_key, of_metric
-from fairkit_group.stratified import Pair, StratumCells, pairs_of, pooled_pair
+from fairkit_group.stratified import Pairs, StratumCells, pairs_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from fairkit.results.findings import Finding
     from fairkit_dependent import Noise
     from fairkit_group.section import Section
+    from fairkit_group.stratified import PairNoise
 
     Array = NDArray[np.float64]
 
@@ -83,20 +84,20 @@ class Strata:
             return self._mean(metric, totals).inverse_variance()
         return self._other(metric, metric.estimate(totals, rng), totals)
 
-    def pair(self, metric: Metric, cells: StratumCells, a: int, b: int) -> Pair:
-        """Pool two groups' numbers."""
+    def pairs(self, metric: Metric, cells: StratumCells, reference: int | None = None) -> Pairs:
+        """Pool every pair of groups, or every group with the reference, that some stratum has."""
+        return Pairs(cells, pairs_of(self.groups, reference), self._noise(metric))
+
+    def _noise(self, metric: Metric) -> PairNoise | None:
+        """Return what buckets of clusters say of two groups' pooled numbers; None without clusters."""
         sums = of_metric(self.buckets, metric)
         if sums is None:
-            return pooled_pair(cells, a, b)
+            return None
         if isinstance(sums, ScoreTable):
-            return pooled_pair(cells, a, b, lambda weights: self._score_noise(metric, sums, (a, b), weights))
+            return partial(self._score_noise, sums, *self.influence(metric, sums))
         shaped = by_bucket(sums, len(self.names) * self.groups)
-        shaped = shaped.reshape(len(self.names), self.groups, *shaped.shape[1:])[:, [a, b]]
-
-        def noise(weights: Array) -> Noise:
-            return jackknife_pair(metric.compute, shaped, weights)
-
-        return pooled_pair(cells, a, b, noise)
+        shaped = shaped.reshape(len(self.names), self.groups, *shaped.shape[1:])
+        return lambda a, b, weights: jackknife_pair(metric.compute, shaped[:, [a, b]], weights)
 
     def influence(self, metric: Metric, table: ScoreTable) -> tuple[Array, NDArray[np.bool_]]:
         """Return how far buckets pull a function of scores in every stratum and group, and which do, [S, G, B]."""
@@ -104,18 +105,14 @@ class Strata:
         shape = (len(self.names), self.groups, STRATA_BUCKETS)
         return pull.reshape(shape), there.reshape(shape)
 
-    def _score_noise(self, metric: Metric, table: ScoreTable, pair: tuple[int, int], weights: Array) -> Noise:
-        pull, there = self.influence(metric, table)
-        used, places = weights > 0, list(pair)
+    def _score_noise(
+        self, table: ScoreTable, pull: Array, there: NDArray[np.bool_], a: int, b: int, weights: Array
+    ) -> Noise:
+        used, places = weights > 0, [a, b]
         pooled = np.einsum("s,sgb->gb", weights[used], pull[used][:, places])
         some: NDArray[np.bool_] = np.asarray(there[used][:, places].any(axis=0))
         mass = table.mass.sum(axis=(0, 2)).reshape(len(self.names), self.groups, STRATA_BUCKETS)
         return noise_of(pooled, some | some[::-1], mass[used][:, places].sum(axis=0))
-
-    def pairs(self, metric: Metric, cells: StratumCells, reference: int | None = None) -> list[Pair]:
-        """Pool every pair of groups, or every group with the reference, that some stratum has."""
-        found = [self.pair(metric, cells, a, b) for a, b in pairs_of(self.groups, reference)]
-        return [pair for pair in found if pair.known]
 
     def _shaped(self, values: Array) -> Array:
         return np.asarray(values, dtype=np.float64).reshape(len(self.names), self.groups)

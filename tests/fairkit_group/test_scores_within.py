@@ -133,7 +133,7 @@ def test_intervals_of_dependent_scores_inside_strata_cover() -> None:
         for metric in hits:
             found = strata.cells(metric(), rng)
             assert found is not None
-            low, high = strata.pair(metric(), found, 0, 1).difference_limits(2.054)
+            low, high = strata.pairs(metric(), found).difference_limits(2.054)
             hits[metric] += low <= 0 <= high
     assert min(hits.values()) >= stats.binom.ppf(1e-4, runs, 0.94), hits
 
