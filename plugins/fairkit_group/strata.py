@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -234,7 +234,7 @@ class ClassGaps:
             norm, size = (_length, np.sqrt(count)) if name == "class_gap_rms" else (partial(np.sum, axis=0), count)
             point = norm(gaps) / size
             high = point + self._above(name, out) / size
-            low = point - (norm(inner) if self.dependent else self._noise(name, joint, norm)) / size
+            low = point - norm(inner) / size if self.dependent else self._least(gaps, joint, norm, size)
         return Spread(float(point.max()), max(0.0, float(low.max())), min(1.0, float(high.max())))
 
     def _of_all(self, confidence: float) -> float:
@@ -248,12 +248,21 @@ class ClassGaps:
             return _length(widths) if self.dependent else np.asarray(widths.max(axis=0))
         return np.asarray(widths.sum(axis=0)) if self.dependent else _length(widths)
 
-    def _noise(self, name: str, confidence: float, norm: Callable[[Array], Array]) -> Array:
-        """Return the quantile of the length of the noise, by pair."""
-        gaps = self.gaps
-        errors = self.half_widths(confidence)[:, np.isfinite(gaps).any(axis=0)] / two_sided(confidence)
-        quantile = (1 + confidence) / 2
-        return np.array([np.quantile(norm((self.draws * error).T), quantile) for error in errors.T])
+    def _least(self, gaps: Array, confidence: float, norm: Callable[[Array], Array], size: Array) -> Array:
+        """Return the largest lower end of a pair: its length less the quantile of its noise; 0 where none is above."""
+        errors = self.half_widths(confidence)[:, np.isfinite(self.gaps).any(axis=0)] / two_sided(confidence)
+        quantile, lengths = (1 + confidence) / 2, norm(gaps)
+        # the noise is at least as long as that of any one class, and as if all had the smallest error
+        alone, together = np.quantile(self.draws, quantile, axis=0), np.quantile(norm(self.draws.T), quantile)
+        least = np.maximum((alone[:, None] * errors).max(axis=0), together * errors.min(axis=0))
+        bounds = (lengths - least * (1 - 1e-9)) / size
+        low = 0.0
+        for pair in np.argsort(-bounds):
+            if bounds[pair] <= low:
+                break
+            noise = float(np.quantile(norm((self.draws * errors[:, pair]).T), quantile))
+            low = max(low, float(lengths[pair] - noise) / float(size[pair]))
+        return np.array(low)
 
 
 def _length(values: Array) -> Array:
@@ -273,7 +282,7 @@ def over_classes(sections: Sequence[Section]) -> list[Finding]:
     for name in NAMES:
         caveats = _caveats(measured, name)
         evidence = _by_class(measured, gaps) | _unknown(name, measured, gaps)
-        result.append(first.over_classes(name, partial(gaps.spread, name), evidence, caveats))
+        result.append(first.over_classes(name, cache(partial(gaps.spread, name)), evidence, caveats))
     return result
 
 
