@@ -18,7 +18,7 @@ from fairkit_dependent import (
     STRATA_BUCKETS,
     by_bucket,
     doubts_of,
-    jackknife_pair,
+    jackknife_pairs,
     noise_of,
     score_influence,
 )
@@ -94,25 +94,17 @@ class Strata:
         if sums is None:
             return None
         if isinstance(sums, ScoreTable):
-            return partial(self._score_noise, sums, *self.influence(metric, sums))
+            mass = sums.mass.sum(axis=(0, 2)).reshape(len(self.names), self.groups, STRATA_BUCKETS)
+            return partial(_score_noise, mass, *self.influence(metric, sums))
         shaped = by_bucket(sums, len(self.names) * self.groups)
         shaped = shaped.reshape(len(self.names), self.groups, *shaped.shape[1:])
-        return lambda a, b, weights: jackknife_pair(metric.compute, shaped[:, [a, b]], weights)
+        return jackknife_pairs(metric.compute, shaped)
 
     def influence(self, metric: Metric, table: ScoreTable) -> tuple[Array, NDArray[np.bool_]]:
         """Return how far buckets pull a function of scores in every stratum and group, and which do, [S, G, B]."""
         pull, there = score_influence(metric, table, len(self.names) * self.groups, STRATA_BUCKETS)
         shape = (len(self.names), self.groups, STRATA_BUCKETS)
         return pull.reshape(shape), there.reshape(shape)
-
-    def _score_noise(
-        self, table: ScoreTable, pull: Array, there: NDArray[np.bool_], a: int, b: int, weights: Array
-    ) -> Noise:
-        used, places = weights > 0, [a, b]
-        pooled = np.einsum("s,sgb->gb", weights[used], pull[used][:, places])
-        some: NDArray[np.bool_] = np.asarray(there[used][:, places].any(axis=0))
-        mass = table.mass.sum(axis=(0, 2)).reshape(len(self.names), self.groups, STRATA_BUCKETS)
-        return noise_of(pooled, some | some[::-1], mass[used][:, places].sum(axis=0))
 
     def _shaped(self, values: Array) -> Array:
         return np.asarray(values, dtype=np.float64).reshape(len(self.names), self.groups)
@@ -172,6 +164,15 @@ class Strata:
             share=False,
             inflated=estimate.inflated,
         )
+
+
+def _score_noise(mass: Array, pull: Array, there: NDArray[np.bool_], a: int, b: int, weights: Array) -> Noise:
+    """Return the noise of two groups' pooled numbers, from buckets' pulls and masses, [S, G, B]."""
+    used = np.flatnonzero(weights > 0)
+    cells = np.ix_(used, np.array([a, b]))
+    some: NDArray[np.bool_] = np.asarray(there[cells].any(axis=0))
+    pooled = np.tensordot(weights[used], pull[cells], axes=1)
+    return noise_of(pooled, some | some[::-1], mass[cells].sum(axis=0))
 
 
 # Gaps in true positive rates over all classes: their root mean square, mean and maximum (Romanov et al. 2019).

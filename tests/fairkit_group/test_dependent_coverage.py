@@ -13,7 +13,7 @@ import fairkit
 from fairkit.data.hashing import BUCKETS, buckets_of
 from fairkit.intervals import own_quantile
 from fairkit.statistics import Rows, Scores
-from fairkit_dependent import SCORE_BUCKETS, by_bucket, clustered, jackknife_pair
+from fairkit_dependent import SCORE_BUCKETS, by_bucket, clustered, jackknife_pairs
 from fairkit_group.between import comparisons
 from fairkit_group.errors import MeanPrediction
 from fairkit_group.ranking import dependent_distances, distances
@@ -109,7 +109,7 @@ def test_differences_inside_strata(strata: int, rows: int, people: int) -> None:
             buckets = buckets_of(pa.array(who), run)
             sums = metric.statistic.first_sums(found, cells * BUCKETS + buckets, 2 * strata * BUCKETS)
             shaped = sums.reshape(strata, 2, BUCKETS, -1)
-            noise = lambda a, b, weights, shaped=shaped: jackknife_pair(metric.compute, shaped, weights)  # noqa: E731
+            noise = jackknife_pairs(metric.compute, shaped)
         low, high = Pairs(made, np.array([[0], [1]]), noise).difference_limits(1.96)
         hits += low[0] <= 0 <= high[0]
     assert hits >= LEAST
