@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from fairkit import hookspecs
 from fairkit.errors import FairkitError, PluginError, did_you_mean
 from fairkit.exporters import FORMATS
-from fairkit.installed import described
+from fairkit.installed import entry_points
 from fairkit.learners import add_source
 from fairkit.plugins.loading import FILE, FILES, Plugin, PluginInfo, Row, load_found, one_line
 from fairkit.settings import DEFAULT_AUDITORS
@@ -52,11 +52,7 @@ def find() -> list[PluginInfo]:
 
 
 def _find() -> list[PluginInfo]:
-    infos = {
-        PluginInfo(entry.name, entry.value, distribution, version)
-        for entry, distribution, version in described(hookspecs.PROJECT)
-    }
-    infos |= set(_files())
+    infos = {PluginInfo(*entry) for entry in entry_points(hookspecs.PROJECT)} | set(_files())
     return sorted(infos, key=lambda plugin: (not plugin.built_in, plugin.name, plugin.distribution))
 
 

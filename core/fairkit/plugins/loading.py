@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
-import importlib.metadata
 import inspect
 import re
 from collections.abc import Callable, Sequence
@@ -219,8 +217,7 @@ def _import(info: PluginInfo) -> Any:
     try:
         if info.distribution == FILE:
             return _load_file(Path(info.target))
-        # not looked up again among all that is installed: its name and module were read there
-        return importlib.metadata.EntryPoint(info.name, info.target, hookspecs.PROJECT).load()
+        return imported(info.target)
     except MissingExtraError as error:
         raise PluginError(f"the plugin {info.name!r} of {info.distribution} does not load: {error}") from error
     except ModuleNotFoundError as error:
