@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 import sys
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -52,10 +51,13 @@ def cache_folder() -> Path | None:
     """
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 -- may have no home
     user = getattr(os, "getuid", lambda: 0)()
-    for folder in (Path(home) / "fairkit" / "numba", Path(tempfile.gettempdir()) / f"fairkit-numba-{user}"):
-        if _ours(folder, user):
-            return folder
-    return None
+    folder = Path(home) / "fairkit" / "numba"
+    if _ours(folder, user):
+        return folder
+    import tempfile  # takes 5 ms, and writes a file
+
+    folder = Path(tempfile.gettempdir()) / f"fairkit-numba-{user}"
+    return folder if _ours(folder, user) else None
 
 
 def _ours(folder: Path, user: int) -> bool:

@@ -6,14 +6,29 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import lru_cache
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 Place = tuple[str, int, int, int]
 """A folder or archive of `sys.path`: its name, device, inode, and time of change in ns."""
+
+
+LISTED: ContextVar[list[Any] | None] = ContextVar("listed", default=None)
+"""The plugins of what is done inside `listed_once`, when somebody has looked for them."""
+
+
+@contextmanager
+def listed_once() -> Iterator[None]:
+    """Look for plugins once for all that is done inside: what is installed does not change in a command or an audit."""
+    before = LISTED.set([])
+    try:
+        yield
+    finally:
+        LISTED.reset(before)
 
 
 class Entry(NamedTuple):
@@ -62,7 +77,7 @@ def _read(group: str, places: tuple[Place, ...]) -> Iterator[Entry]:
 
 @lru_cache(maxsize=2)
 def _texts(places: tuple[Place, ...]) -> dict[str, str]:
-    """Return the entry points of every distribution by the folder of what is known of it; of a name the first counts."""
+    """Return the entry points of every distribution by the folder of its metadata; of a name the first counts."""
     infos: dict[str, str] = {}
     for path, *_ in places:
         with suppress(OSError):  # no such folder

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +50,8 @@ class Shown:
 
     def _repr_html_(self) -> str:
         """Return the page in a frame of its own for notebooks; plain text where the extra ``html`` is absent."""
+        import html
+
         try:
             page = self.to_html()
         except (FairkitError, MissingExtraError):

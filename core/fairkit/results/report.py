@@ -14,6 +14,7 @@ from fairkit.results.findings import Finding, VerdictName
 from fairkit.results.rendering import Saved, Tabular, arrow_table, ends, pandas_frame, place, plotted
 from fairkit.results.rules import RuleResult
 from fairkit.support.files import read_record, record_of
+from fairkit.support.json_form import mistakes
 from fairkit.support.lazy_dataclass import dataclass, field, replace
 from fairkit.support.lazy_package import imported
 
@@ -399,12 +400,9 @@ def report_schema() -> dict[str, Any]:
 
 def validate_report(record: Any) -> None:
     """Check a report that came from outside."""
-    from jsonschema import Draft202012Validator
-
-    error = next(iter(Draft202012Validator(report_schema()).iter_errors(record)), None)
-    if error is not None:
-        where = "/".join(str(part) for part in error.absolute_path) or "its top level"
-        raise DataError(f"this is not a fairkit.report/1 record: at {where}: {error.message[:200]}")
+    for path, message in mistakes(record, report_schema()):
+        where = "/".join(map(str, path)) or "its top level"
+        raise DataError(f"this is not a fairkit.report/1 record: at {where}: {message[:200]}")
     _check_numbers(record)
 
 

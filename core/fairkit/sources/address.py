@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import re
-import socket
-import threading
 from collections.abc import Collection, Mapping
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -164,6 +161,8 @@ PATIENCE = 8.0
 
 def check_reachable(host: str, port: int, *, patience: float = PATIENCE) -> None:
     """Open a connection and close it again."""
+    import threading
+
     answers: list[str] = []
     asking = threading.Thread(target=_ask, args=(host.strip("[]"), port, patience, answers), daemon=True)
     asking.start()  # a thread: the look-up of a name takes no time limit
@@ -176,6 +175,8 @@ def check_reachable(host: str, port: int, *, patience: float = PATIENCE) -> None
 
 
 def _ask(host: str, port: int, patience: float, answers: list[str]) -> None:
+    import socket
+
     try:
         socket.create_connection((host, port), timeout=patience).close()
     except (OSError, UnicodeError) as error:
@@ -189,6 +190,8 @@ def is_loopback(host: str) -> bool:
     name = urlsplit(f"//{host}").hostname or "" if not host.startswith("::") else host
     if name in ("localhost", "localhost."):
         return True
+    import ipaddress
+
     try:
         return ipaddress.ip_address(name).is_loopback
     except ValueError:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
-import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass
@@ -57,6 +55,8 @@ def check_writable(path: Path) -> None:
             raise FileError(f"the folder {str(folder)!r} does not exist; create it first: mkdir -p {folder}")
         if _special(path):
             return
+        import tempfile  # takes 5 ms
+
         handle, name = tempfile.mkstemp(dir=folder, prefix=".fairkit-")
     except (OSError, ValueError) as error:
         if isinstance(error, FileError):
@@ -144,7 +144,7 @@ def _named(file: IO[bytes], path: Path) -> str:
 
 
 def _beside(path: Path) -> str:
-    return str(path.with_name(f".{path.name[:60]}.{secrets.token_hex(6)}.tmp"))
+    return str(path.with_name(f".{path.name[:60]}.{os.urandom(6).hex()}.tmp"))
 
 
 def _special(path: Path) -> bool:
