@@ -126,9 +126,9 @@ add_finder(_source_of)
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from importlib.metadata import version
+        from fairkit.installed import fairkit_version
 
-        return version("fairkit")
+        return fairkit_version()
     if name == "datasets":
         return importlib.import_module("fairkit_datasets")
     if name in _PUBLIC:

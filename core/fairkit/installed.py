@@ -48,6 +48,16 @@ def entry_points(group: str) -> list[Entry]:
     return list(_of(group, tuple(map(_place, sys.path))))
 
 
+def fairkit_version() -> str:
+    """Return the version of fairkit that is installed."""
+    versions = [entry.version for entry in entry_points("fairkit") if entry.distribution == "fairkit"]
+    if versions:
+        return versions[0]
+    from importlib.metadata import version
+
+    return version("fairkit")  # says that it is not installed
+
+
 @lru_cache(maxsize=8)
 def _of(group: str, places: tuple[Place, ...]) -> tuple[Entry, ...]:
     folders = [Path(path) for path, *_ in places]

@@ -118,7 +118,7 @@ def test_the_first_objects_are_made_as_the_later_ones(options, args, given):
         try:
             return dataclasses.asdict(cls(*args, **given))
         except TypeError as error:
-            return str(error)
+            return str(error).partition("__init__")[2]
 
     ours, theirs = (_make(way, options)[1] for way in (lazy_dataclass.dataclass, dataclasses.dataclass))
     first = outcome(ours)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import platform
 from collections.abc import Callable, Collection, Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,6 +16,7 @@ from fairkit.data.column_summary import beyond_two
 from fairkit.data.roles import value_among
 from fairkit.engines.local import LocalEngine
 from fairkit.errors import ModelError, ParameterError
+from fairkit.installed import fairkit_version
 from fairkit.metrics import shown_of
 from fairkit.models.columns import PredictedColumns
 from fairkit.models.python import PythonModel
@@ -349,7 +349,7 @@ def _with_copies(finding: Finding, bounds: Callable[[float], dict[str, Any]]) ->
 
 def _environment(used: Sequence[plugins.Plugin], failures: Sequence[str], scorer: Scorer) -> dict[str, Any]:
     environment: dict[str, Any] = {
-        "fairkit": version("fairkit"),
+        "fairkit": fairkit_version(),
         "python": platform.python_version(),
         "plugins": [plugin.to_dict() for plugin in used],
     }

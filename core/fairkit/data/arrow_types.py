@@ -6,12 +6,18 @@ than most audits.
 
 from __future__ import annotations
 
+import importlib
 import re
+import sys
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairkit.commands import in_command
 from fairkit.errors import DataError, did_you_mean
 from fairkit.support.lazy_dataclass import dataclass, field, fields
 
@@ -20,6 +26,21 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Places = NDArray[np.intp]
+
+
+def load_compute() -> None:
+    """Import `pyarrow.compute`; in a command without the docstrings of functions' options, which take half of it."""
+    name = "pyarrow.vendored.docscrape"  # it reads them
+    if not in_command() or not sys.modules.keys().isdisjoint({name, "pyarrow.compute"}):
+        return
+    standing: Any = ModuleType(name)
+    standing.NumpyDocString = lambda text: defaultdict(tuple)
+    sys.modules[name] = standing
+    try:
+        with suppress(Exception):  # a pyarrow that asks for more: who needs the module imports it as it is
+            importlib.import_module("pyarrow.compute")
+    finally:
+        del sys.modules[name]
 
 
 def as_numpy(column: pa.Array) -> NDArray[Any]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fairkit.data.arrow_types import is_readable, unread_type
+from fairkit.data.arrow_types import is_readable, load_compute, unread_type
 from fairkit.data.parts import ParquetPart, Part, TablePart, frame_parts, memory_table
 from fairkit.data.snapshot import LatePart, take_snapshot, type_name
 from fairkit.data.source import Source, check_names, unreadable, with_lists
@@ -259,6 +259,7 @@ def open_source(data: Any, name: str | None = None) -> Source:
     """Open a CSV or Parquet file, a folder or glob of such files, an address, a data frame or an Arrow table."""
     if isinstance(data, Source):
         return data
+    load_compute()
     if hasattr(data, "to_delayed") and hasattr(data, "_meta"):
         name, parts = name or "Dask data frame", frame_parts(data)
         return table_of(parts, name, common_types(with_lists(parts, name)[0][:1], name))

@@ -144,7 +144,7 @@ def load_found(info: PluginInfo) -> Plugin:
     """Import a plugin and take what its hooks give."""
     module = _import(info)
     _check_interface(info, module)
-    manager = pluggy.PluginManager(hookspecs.PROJECT)
+    manager = _Manager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
     try:
         manager.register(module, name=info.name)
@@ -156,6 +156,14 @@ def load_found(info: PluginInfo) -> Plugin:
     if not plugin.kinds:
         raise _broken(info, _why_nothing(module))
     return plugin
+
+
+class _Manager(pluggy.PluginManager):
+    """Looks for our hooks among the names that they can have, for each plugin anew."""
+
+    def parse_hookspec_opts(self, module_or_class: Any, name: str) -> Any:
+        """Leave out at once what the module imports."""
+        return super().parse_hookspec_opts(module_or_class, name) if name in _BASES else None
 
 
 def _hook_error(error: Exception) -> str:

@@ -29,7 +29,7 @@ _WRONG: Mapping[str, tuple[str, Callable[[Any, Any], Any], str]] = {
 _EMPTY = "{!r} should be non-empty"
 
 
-def mistakes(value: Any, schema: Any, *others: Any) -> Iterator[Mistake]:
+def mistakes(value: Any, schema: Any, *others: Any) -> Iterator[Mistake]:  # noqa: PLR0915 -- one line a keyword
     """Yield every mistake, in the order of the schema; it may refer to parts of itself and of `others`."""
     documents = {one.get("$id"): one for one in (schema, *others)}
 

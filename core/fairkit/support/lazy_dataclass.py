@@ -46,7 +46,7 @@ def _frozen(cls: type, *, frozen: bool, init: bool = True, repr: bool = True, eq
     return made
 
 
-_FEW = 20
+_FEW = 50
 """So many objects of a class cost less than compiling its ``__init__``."""
 
 
