@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from collections import defaultdict
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # glibc's names for them
 
@@ -69,3 +73,18 @@ def _ours(folder: Path, user: int) -> bool:
         return False
     closed = os.name == "nt" or (status.st_uid == user and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
     return stat.S_ISDIR(status.st_mode) and closed and os.access(folder, os.W_OK)
+
+
+def load_compute() -> None:
+    """Import `pyarrow.compute` without the docstrings of its functions' options, which take half of the time."""
+    name = "pyarrow.vendored.docscrape"  # it reads them
+    if not sys.modules.keys().isdisjoint({name, "pyarrow.compute"}):
+        return
+    standing: Any = ModuleType(name)
+    standing.NumpyDocString = lambda text: defaultdict(tuple)
+    sys.modules[name] = standing
+    try:
+        with suppress(Exception):  # a pyarrow that asks for more: who needs the module imports it as it is
+            import_module("pyarrow.compute")
+    finally:
+        del sys.modules[name]

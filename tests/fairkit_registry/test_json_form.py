@@ -12,7 +12,7 @@ from referencing import Registry, Resource
 
 import fairkit
 from fairkit.results.report import report_schema
-from fairkit.support.json_form import mistakes
+from fairkit.support.files import mistakes
 from fairkit_registry.evidence import predicate
 from fairkit_registry.evidence.settings import SignedSettings
 from fairkit_repair.frontiers.state import _FORM

@@ -13,8 +13,7 @@ from fairkit.errors import DataError, did_you_mean
 from fairkit.results.findings import Finding, VerdictName
 from fairkit.results.rendering import Saved, Tabular, arrow_table, ends, pandas_frame, place, plotted
 from fairkit.results.rules import RuleResult
-from fairkit.support.files import read_record, record_of
-from fairkit.support.json_form import mistakes
+from fairkit.support.files import mistakes, read_record, record_of
 from fairkit.support.lazy_dataclass import dataclass, field, replace
 from fairkit.support.lazy_package import imported
 

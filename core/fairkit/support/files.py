@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import errno
+import operator
 import os
-from collections.abc import Collection, Iterator, Mapping
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass
+from functools import partial, reduce
 from pathlib import Path
 from typing import IO, Any, BinaryIO, TypeVar
 
@@ -189,3 +192,92 @@ def read_record(cls: type[T], record: Mapping[str, Any]) -> T:
     """Return a dataclass of what `record_of` wrote: lists are tuples, names that it does not have are passed over."""
     names = {field.name for field in fields(cls)}  # type: ignore[arg-type]
     return cls(**{key: tuple(v) if isinstance(v, list) else v for key, v in record.items() if key in names})
+
+
+# JSON from outside against a schema: the part of JSON Schema (2020-12) that ours use, in the words of the library
+# `jsonschema`, which takes longer to load than all else of checking a certificate; tests compare both.
+
+
+Mistake = tuple[tuple[str | int, ...], str]
+"""Where a value is not as its schema says, and what is wrong there."""
+
+_TYPES: Mapping[str, type] = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
+_WRONG: Mapping[str, tuple[str, Callable[[Any, Any], Any], str]] = {
+    "minimum": ("number", operator.lt, "{!r} is less than the minimum of {!r}"),
+    "maximum": ("number", operator.gt, "{!r} is greater than the maximum of {!r}"),
+    "exclusiveMinimum": ("number", operator.le, "{!r} is less than or equal to the minimum of {!r}"),
+    "exclusiveMaximum": ("number", operator.ge, "{!r} is greater than or equal to the maximum of {!r}"),
+    "minItems": ("array", lambda value, least: len(value) < least, "{!r} is too short"),
+    "maxItems": ("array", lambda value, most: len(value) > most, "{!r} is too long"),
+    "minProperties": ("object", lambda value, least: len(value) < least, "{!r} does not have enough properties"),
+    "pattern": ("string", lambda value, pattern: re.search(pattern, value) is None, "{!r} does not match {!r}"),
+    "required": ("object", lambda value, key: key not in value, "{1!r} is a required property"),
+}
+"""Of keywords about one type: the type, whether a value breaks them, and in which words."""
+
+
+def mistakes(value: Any, schema: Any, *others: Any, home: Any = None) -> Iterator[Mistake]:  # noqa: PLR0912
+    """Yield every mistake, in the order of the schema, a part of `home`, which may refer to parts of `others`."""
+    home = home or schema
+    check = partial(mistakes, home=home)
+    for name, argument in schema.items():
+        texts: list[str] = []
+        inner: list[tuple[Any, Any]] = []  # a key or place in the value, with the schema of what is there
+        also: list[tuple[Any, Any]] = []  # other schemas of the value, with the document where they stand
+        if name in _WRONG and _is(value, _WRONG[name][0]):
+            _, wrong, text = _WRONG[name]
+            text = "{!r} should be non-empty" if (name, argument) == ("minItems", 1) else text
+            each = argument if isinstance(argument, list) else [argument]
+            texts = [text.format(value, part) for part in each if wrong(value, part)]
+        elif name == "properties" and isinstance(value, dict):
+            inner = [(key, part) for key, part in argument.items() if key in value]
+        elif name == "additionalProperties" and isinstance(value, dict):
+            inner = [(key, argument) for key in value if key not in schema.get("properties", ())]
+            if inner and argument is False:
+                names = f"{', '.join(sorted(repr(key) for key, _ in inner))} {'was' if len(inner) == 1 else 'were'}"
+                texts, inner = [f"Additional properties are not allowed ({names} unexpected)"], []
+        elif name in ("prefixItems", "items") and isinstance(value, list):
+            first = len(schema.get("prefixItems", ()))
+            inner = [(i, argument) for i in range(first, len(value))] if name == "items" else [*enumerate(argument)]
+            inner = inner[: len(value)]
+        elif name == "type":
+            kinds = [argument] if isinstance(argument, str) else argument
+            if not any(_is(value, kind) for kind in kinds):
+                texts = [f"{value!r} is not of type {', '.join(map(repr, kinds))}"]
+        elif name == "const":
+            texts = [] if _equal(value, argument) else [f"{argument!r} was expected"]
+        elif name == "enum":
+            texts = [] if any(_equal(value, each) for each in argument) else [f"{value!r} is not one of {argument!r}"]
+        elif name in ("anyOf", "oneOf", "not", "if"):
+            parts = [argument] if isinstance(argument, dict) else argument
+            parts = [part for part in parts if not any(check(value, part, *others))]
+            if name == "if":
+                also = [(schema.get("then" if parts else "else", {}), home)]
+            elif name == "not":
+                texts = [f"{value!r} should not be valid under {argument!r}"] * len(parts)
+            elif not parts:
+                texts = [f"{value!r} is not valid under any of the given schemas"]
+            elif len(parts) > 1 and name == "oneOf":
+                texts = [f"{value!r} is valid under each of {', '.join(map(repr, [*parts[1:], parts[0]]))}"]
+        elif name == "allOf":
+            also = [(part, home) for part in argument]
+        elif name == "$ref":
+            address, _, pointer = argument.partition("#")
+            document = next(one for one in others if one["$id"] == address) if address else home
+            also = [(reduce(operator.getitem, pointer.split("/")[1:], document), document)]
+        yield from (((), text) for text in texts)
+        for part, document in also:
+            yield from mistakes(value, part, *others, home=document)
+        for key, part in inner:
+            yield from (((key, *path), text) for path, text in check(value[key], part, *others))
+
+
+def _is(value: Any, kind: str) -> bool:
+    if kind in _TYPES:
+        return isinstance(value, _TYPES[kind])
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and (kind == "number" or isinstance(value, int) or value.is_integer())
+
+
+def _equal(one: Any, two: Any) -> bool:
+    return isinstance(one, bool) == isinstance(two, bool) and bool(one == two)

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from fairkit.errors import DataError
 from fairkit.results.rendering import Saved, Tabular, ends, plotted
 from fairkit.support.escaping import json_text
-from fairkit.support.files import check_writable, write_atomic
-from fairkit.support.json_form import mistakes
+from fairkit.support.files import check_writable, mistakes, write_atomic
 from fairkit.support.lazy_dataclass import dataclass, field, replace
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairkit.results.findings import is_conditions
 from fairkit.results.report import report_schema
-from fairkit.support.json_form import mistakes
+from fairkit.support.files import mistakes
 from fairkit_registry.errors import CertificateError
 from fairkit_registry.evidence import charts
 from fairkit_registry.jsonio import fingerprint
