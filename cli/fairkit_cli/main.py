@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from fairkit.commands import COMMANDS, provide
-from fairkit.installed import entry_points, fairkit_version
+from fairkit.installed import entry_points
 from fairkit_cli.config import trust
 from fairkit_cli.lazy import lazy_group
 from fairkit_cli.process_environment import prepare_libraries
@@ -80,7 +80,9 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        echo(f"fairkit {fairkit_version()}")
+        from importlib.metadata import version
+
+        echo(f"fairkit {version('fairkit')}")
         raise typer.Exit
 
 

@@ -56,60 +56,26 @@ from typing import Any
 
 from fairkit.sources.interface import add_finder
 
-_PUBLIC = {
-    "Advice": "fairkit_guide.advice",
-    "advise": "fairkit_guide.advice",
-    "Auditor": "fairkit.auditors",
-    "Alternatives": "fairkit_alternatives.record",
-    "Law": "fairkit_alternatives.laws",
-    "alternatives": "fairkit_alternatives.search",
-    "Choice": "fairkit_repair.frontiers.run",
-    "Sweep": "fairkit_repair.frontiers.training",
-    "frontier": "fairkit_repair.frontiers.run",
-    "compare": "fairkit_comparing.run",
-    "AuditContext": "fairkit.auditors",
-    "AuditSettings": "fairkit.settings",
-    "ConfigError": "fairkit.errors",
-    "DataError": "fairkit.errors",
-    "Dataset": "fairkit.data.dataset",
-    "Drawn": "fairkit.data.labelled",
-    "FairMetric": "fairkit_similarity.metric",
-    "FairkitError": "fairkit.errors",
-    "Finding": "fairkit.results.findings",
-    "GroupValue": "fairkit.results.findings",
-    "Mean": "fairkit.metrics",
-    "Metric": "fairkit.metrics",
-    "MitigationResult": "fairkit_repair.mitigation.run",
-    "Mitigator": "fairkit.mitigators",
-    "ModelError": "fairkit.errors",
-    "ModelOptions": "fairkit.settings",
-    "OnnxModel": "fairkit_onnx.file",
-    "ParameterError": "fairkit.errors",
-    "PluginError": "fairkit.errors",
-    "PolicyError": "fairkit.errors",
-    "PredictedColumns": "fairkit.models.columns",
-    "Promotion": "fairkit.promotions",
-    "PromotionCheck": "fairkit.promotions",
-    "Rate": "fairkit.metrics",
-    "Remark": "fairkit.promotions",
-    "Report": "fairkit.results.report",
-    "Rows": "fairkit.statistics",
-    "Rule": "fairkit.results.rules",
-    "Watch": "fairkit_watch.watch",
-    "audit": "fairkit.auditing.run",
-    "plan": "fairkit.planning.run",
-    "Plan": "fairkit.planning.results",
-    "hookimpl": "fairkit.hookspecs",
-    "load_data": "fairkit.data.loading",
-    "mitigate": "fairkit_repair.mitigation.run",
-    "mitigator": "fairkit_repair.sklearn.estimators",
-    "Parity": "fairkit_comparing.parity",
-    "parameter": "fairkit.parameters",
-    "parity": "fairkit_comparing.parity",
-    "repair": "fairkit_repair.repairing.run",
-    "scorer": "fairkit_repair.sklearn.base",
-    "to_onnx": "fairkit_repair.sklearn.pipelines",
-}
+_MODULES = {
+    "fairkit.auditing.run": "audit", "fairkit.auditors": "Auditor AuditContext", "fairkit.data.dataset": "Dataset",
+    "fairkit.data.labelled": "Drawn", "fairkit.data.loading": "load_data",
+    "fairkit.errors": "ConfigError DataError FairkitError ModelError ParameterError PluginError PolicyError",
+    "fairkit.hookspecs": "hookimpl", "fairkit.metrics": "Mean Metric Rate", "fairkit.mitigators": "Mitigator",
+    "fairkit.models.columns": "PredictedColumns", "fairkit.parameters": "parameter",
+    "fairkit.planning.results": "Plan", "fairkit.planning.run": "plan",
+    "fairkit.promotions": "Promotion PromotionCheck Remark", "fairkit.results.findings": "Finding GroupValue",
+    "fairkit.results.report": "Report", "fairkit.results.rules": "Rule",
+    "fairkit.settings": "AuditSettings ModelOptions", "fairkit.statistics": "Rows", "fairkit_alternatives.laws": "Law",
+    "fairkit_alternatives.record": "Alternatives", "fairkit_alternatives.search": "alternatives",
+    "fairkit_comparing.parity": "Parity parity", "fairkit_comparing.run": "compare",
+    "fairkit_guide.advice": "Advice advise", "fairkit_onnx.file": "OnnxModel",
+    "fairkit_repair.frontiers.run": "Choice frontier", "fairkit_repair.frontiers.training": "Sweep",
+    "fairkit_repair.mitigation.run": "MitigationResult mitigate", "fairkit_repair.repairing.run": "repair",
+    "fairkit_repair.sklearn.base": "scorer", "fairkit_repair.sklearn.estimators": "mitigator",
+    "fairkit_repair.sklearn.pipelines": "to_onnx", "fairkit_similarity.metric": "FairMetric",
+    "fairkit_watch.watch": "Watch",
+}  # fmt: skip
+_PUBLIC = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = list(_PUBLIC)
 
@@ -126,9 +92,9 @@ add_finder(_source_of)
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from fairkit.installed import fairkit_version
+        from importlib.metadata import version
 
-        return fairkit_version()
+        return version("fairkit")
     if name == "datasets":
         return importlib.import_module("fairkit_datasets")
     if name in _PUBLIC:

@@ -13,9 +13,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, NamedTuple
 
-Place = tuple[str, int, int, int]
-"""A folder or archive of `sys.path`: its name, device, inode, and time of change in ns."""
-
+Place = tuple[str, int, int, int]  # a folder or archive of `sys.path`: name, device, inode, time of change in ns
 
 LISTED: ContextVar[list[Any] | None] = ContextVar("listed", default=None)
 """The plugins of what is done inside `listed_once`, when somebody has looked for them."""
@@ -48,16 +46,6 @@ def entry_points(group: str) -> list[Entry]:
     return list(_of(group, tuple(map(_place, sys.path))))
 
 
-def fairkit_version() -> str:
-    """Return the version of fairkit that is installed."""
-    versions = [entry.version for entry in entry_points("fairkit") if entry.distribution == "fairkit"]
-    if versions:
-        return versions[0]
-    from importlib.metadata import version
-
-    return version("fairkit")  # says that it is not installed
-
-
 @lru_cache(maxsize=8)
 def _of(group: str, places: tuple[Place, ...]) -> tuple[Entry, ...]:
     folders = [Path(path) for path, *_ in places]
@@ -76,12 +64,10 @@ def _read(group: str, places: tuple[Place, ...]) -> Iterator[Entry]:
             continue
         head = (_text(f"{info}/METADATA") or _text(f"{info}/PKG-INFO")).partition("\n\n")[0]
         facts = dict(re.findall(r"^(Name|Version): *(.*?)\s*$", head, re.MULTILINE))
-        section = ""
-        for line in map(str.strip, text.splitlines()):
-            if line.startswith("["):
-                section = line.strip("[]")
-            elif section == group and line and not line.startswith("#"):
-                name, _, value = map(str.strip, line.partition("="))
+        _, *parts = re.split(r"^\s*\[(.*)\]\s*$", text, flags=re.MULTILINE)  # names of sections, each with its lines
+        for line in dict(zip(parts[::2], parts[1::2], strict=True)).get(group, "").splitlines():
+            name, equals, value = map(str.strip, line.partition("="))
+            if equals and not name.startswith("#"):
                 yield Entry(name, value, facts.get("Name", "unknown"), facts.get("Version", "0"))
 
 

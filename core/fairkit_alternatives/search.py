@@ -9,6 +9,7 @@ import math
 import os
 import secrets
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,6 @@ from fairkit.data.table import Table
 from fairkit.engines.local import LocalEngine
 from fairkit.errors import DataError, ParameterError
 from fairkit.fitted import Run
-from fairkit.installed import fairkit_version
 from fairkit.objective import Objective
 from fairkit.plugins.loading import one_line
 from fairkit.progress import Progress, no_progress
@@ -193,7 +193,7 @@ def alternatives(
         "metric": name, "sensitive": list(splits), "groups": [*map(list, setup.groups)],
         "label": str(train.roles.label), "favorable": str(train.roles.favorable), "loss": loss, "reduction": reduction,
         "share": share, "alpha": level, "costs": list(aim.costs), "objective": goal.told(), "blind": blind,
-        "seed": seed, "selected_from_test": selection is None, **digests, "version": fairkit_version(),
+        "seed": seed, "selected_from_test": selection is None, **digests, "version": version("fairkit"),
     }  # fmt: skip
     settings = {
         "laws": [law.to_dict() for law in declared],

@@ -110,8 +110,9 @@ def _write_files(folder: Path, files: Mapping[str, str]) -> None:
 
 def project_files(name: str, kind: str) -> dict[str, str]:
     """Return the project's files by path."""
+    from importlib.metadata import version
+
     from fairkit.hookspecs import INTERFACE
-    from fairkit.installed import fairkit_version
 
     parts = name.split("-")
     snake = "_".join(parts)
@@ -124,7 +125,7 @@ def project_files(name: str, kind: str) -> dict[str, str]:
         "title": " ".join(parts).capitalize(),
         "summary": _SUMMARIES[kind],
         "usage": _USAGE[kind].format(name=name),
-        "fairkit": fairkit_version(),
+        "fairkit": version("fairkit"),
         "interface": str(INTERFACE),
         "citekey": f"fairkit_{snake}",
         "year": str(date.today().year),

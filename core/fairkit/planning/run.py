@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairkit.errors import ParameterError, PolicyError, did_you_mean
-from fairkit.installed import fairkit_version
 from fairkit.intervals import two_sided
 from fairkit.planning.advice import PowerCurve, closed_form, detectable, search, variances
 from fairkit.planning.assumptions import LEAST, Truth, assumed, decided, observed, target_of
@@ -117,7 +117,7 @@ def plan(
         adjustment=adjustment,
         power=power,
         seed=seed,
-        fairkit=fairkit_version(),
+        fairkit=version("fairkit"),
     )
 
 

@@ -19,24 +19,7 @@ from fairkit.plugins.finding import (
 from fairkit.plugins.loading import FILE, FILES, Kind, Plugin, PluginInfo, Row
 
 __all__ = [
-    "FILE",
-    "FILES",
-    "Kind",
-    "Plugin",
-    "PluginInfo",
-    "Row",
-    "blame",
-    "explain_all",
-    "exporter_of",
-    "find",
-    "find_auditor",
-    "installed_metrics",
-    "listed_once",
-    "load",
-    "metrics_of",
-    "model_source",
-    "needs_of",
-    "owner_of",
-    "source_of",
-    "third_party",
-]
+    "FILE", "FILES", "Kind", "Plugin", "PluginInfo", "Row", "blame", "explain_all", "exporter_of", "find",
+    "find_auditor", "installed_metrics", "listed_once", "load", "metrics_of", "model_source", "needs_of", "owner_of",
+    "source_of", "third_party",
+]  # fmt: skip

@@ -7,6 +7,7 @@ import inspect
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import pluggy
@@ -40,18 +41,9 @@ FILE = "file"
 """What stands for the distribution of a plugin that is a file."""
 
 Kind = Literal[
-    "metric",
-    "auditor",
-    "mitigator",
-    "learner",
-    "evidence chart",
-    "source",
-    "model source",
-    "promotion check",
-    "signer",
-    "exporter",
-    "pack",
-]
+    "metric", "auditor", "mitigator", "learner", "evidence chart", "source", "model source", "promotion check",
+    "signer", "exporter", "pack",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +136,8 @@ def load_found(info: PluginInfo) -> Plugin:
     """Import a plugin and take what its hooks give."""
     module = _import(info)
     _check_interface(info, module)
-    manager = _Manager(hookspecs.PROJECT)
-    manager.add_hookspecs(hookspecs)
+    manager = pluggy.PluginManager(hookspecs.PROJECT)
+    manager.add_hookspecs(_SPECS)
     try:
         manager.register(module, name=info.name)
         manager.check_pending()
@@ -156,14 +148,6 @@ def load_found(info: PluginInfo) -> Plugin:
     if not plugin.kinds:
         raise _broken(info, _why_nothing(module))
     return plugin
-
-
-class _Manager(pluggy.PluginManager):
-    """Looks for our hooks among the names that they can have, for each plugin anew."""
-
-    def parse_hookspec_opts(self, module_or_class: Any, name: str) -> Any:
-        """Leave out at once what the module imports."""
-        return super().parse_hookspec_opts(module_or_class, name) if name in _BASES else None
 
 
 def _hook_error(error: Exception) -> str:
@@ -326,6 +310,8 @@ _BASES = {
     "fairkit_packs": "fairkit.packs:Pack",
 }
 """What the classes of each hook derive from; `Plugin` has them under the hook's name without ``fairkit_``."""
+_SPECS = ModuleType("hookspecs")  # without what the module imports: pluggy looks at every name for each plugin anew
+vars(_SPECS).update({hook: getattr(hookspecs, hook) for hook in _BASES})
 
 
 def one_line(error: BaseException) -> str:

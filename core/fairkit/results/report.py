@@ -26,11 +26,6 @@ _MOST_SHOWN, _MOST_ANSWERS = 15, 6
 """So many numbers, and so many limits, are printed."""
 
 
-def _unreferred(findings: list[Finding]) -> list[Finding]:
-    """Return the findings between all groups, where there are such; some metrics have a reference always."""
-    return [finding for finding in findings if finding.reference is None] or findings
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report(Tabular, Saved):
     """Everything that one audit found: the JSON of schema ``fairkit.report/1``.
@@ -126,7 +121,8 @@ class Report(Tabular, Saved):
         ]
         inside = tuple(within.split("+")) if isinstance(within, str) else tuple(within)
         named = [f for f in named if f.within == (inside if any(inside) else ())]
-        named = [f for f in named if f.reference == reference] if reference is not None else _unreferred(named)
+        # some metrics have a reference always
+        named = [f for f in named if f.reference == reference] or (named if reference is None else [])
         if not named:
             hint = did_you_mean(metric, {finding.metric for finding in self.findings}, what="metrics")
             raise DataError(f"the report has no finding {metric!r}. {hint}")

@@ -51,11 +51,11 @@ def _escape(found: re.Match[str]) -> str:
 def json_text(value: Any, *, indent: int | None = 2) -> str:
     """Return a value as JSON that is safe to print: equal when it is read again, without characters that act."""
     text = json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
-    return text if text.isascii() and "\x7f" not in text else re.sub(_ACTING_IN_JSON, _json_escape, text)
-
-
-def _json_escape(found: re.Match[str]) -> str:
-    return json.dumps(found[0])[1:-1]
+    return (
+        text
+        if text.isascii() and "\x7f" not in text
+        else re.sub(_ACTING_IN_JSON, lambda match: json.dumps(match[0])[1:-1], text)
+    )
 
 
 def toml_text(value: str) -> str:

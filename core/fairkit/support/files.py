@@ -6,10 +6,10 @@ import errno
 import operator
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass
-from functools import partial, reduce
+from functools import reduce
 from pathlib import Path
 from typing import IO, Any, BinaryIO, TypeVar
 
@@ -198,86 +198,78 @@ def read_record(cls: type[T], record: Mapping[str, Any]) -> T:
 # `jsonschema`, which takes longer to load than all else of checking a certificate; tests compare both.
 
 
-Mistake = tuple[tuple[str | int, ...], str]
-"""Where a value is not as its schema says, and what is wrong there."""
-
+Mistakes = Iterator[tuple[tuple[str | int, ...], str]]
 _TYPES: Mapping[str, type] = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
-_WRONG: Mapping[str, tuple[str, Callable[[Any, Any], Any], str]] = {
-    "minimum": ("number", operator.lt, "{!r} is less than the minimum of {!r}"),
-    "maximum": ("number", operator.gt, "{!r} is greater than the maximum of {!r}"),
-    "exclusiveMinimum": ("number", operator.le, "{!r} is less than or equal to the minimum of {!r}"),
-    "exclusiveMaximum": ("number", operator.ge, "{!r} is greater than or equal to the maximum of {!r}"),
-    "minItems": ("array", lambda value, least: len(value) < least, "{!r} is too short"),
-    "maxItems": ("array", lambda value, most: len(value) > most, "{!r} is too long"),
-    "minProperties": ("object", lambda value, least: len(value) < least, "{!r} does not have enough properties"),
-    "pattern": ("string", lambda value, pattern: re.search(pattern, value) is None, "{!r} does not match {!r}"),
-    "required": ("object", lambda value, key: key not in value, "{1!r} is a required property"),
+_WRONG: Mapping[str, tuple[str, Callable[[Any, Any], str | bool]]] = {
+    "minimum": ("number", lambda v, a: v < a and f"{v!r} is less than the minimum of {a!r}"),
+    "maximum": ("number", lambda v, a: v > a and f"{v!r} is greater than the maximum of {a!r}"),
+    "exclusiveMinimum": ("number", lambda v, a: v <= a and f"{v!r} is less than or equal to the minimum of {a!r}"),
+    "exclusiveMaximum": ("number", lambda v, a: v >= a and f"{v!r} is greater than or equal to the maximum of {a!r}"),
+    "minItems": ("array", lambda v, a: len(v) < a and f"{v!r} {'is too short' if a > 1 else 'should be non-empty'}"),
+    "maxItems": ("array", lambda v, a: len(v) > a and f"{v!r} is too long"),
+    "minProperties": ("object", lambda v, a: len(v) < a and f"{v!r} does not have enough properties"),
+    "pattern": ("string", lambda v, a: not re.search(a, v) and f"{v!r} does not match {a!r}"),
+    "const": ("", lambda v, a: not _among(v, [a]) and f"{a!r} was expected"),
+    "enum": ("", lambda v, a: not _among(v, a) and f"{v!r} is not one of {a!r}"),
+    "type": ("", lambda v, a: not _is(v, *_listed(a)) and f"{v!r} is not of type {str(_listed(a))[1:-1]}"),
 }
-"""Of keywords about one type: the type, whether a value breaks them, and in which words."""
+"""Of keywords about one type, or any: what is wrong with a value of the type, under the keyword's argument."""
 
 
-def mistakes(value: Any, schema: Any, *others: Any, home: Any = None) -> Iterator[Mistake]:  # noqa: PLR0912
-    """Yield every mistake, in the order of the schema, a part of `home`, which may refer to parts of `others`."""
+def mistakes(value: Any, schema: Any, *others: Any, home: Any = None) -> Mistakes:  # noqa: PLR0912
+    """Yield places and what is wrong there, in the order of a schema, a part of `home`; it may refer to `others`."""
     home = home or schema
-    check = partial(mistakes, home=home)
     for name, argument in schema.items():
         texts: list[str] = []
-        inner: list[tuple[Any, Any]] = []  # a key or place in the value, with the schema of what is there
-        also: list[tuple[Any, Any]] = []  # other schemas of the value, with the document where they stand
-        if name in _WRONG and _is(value, _WRONG[name][0]):
-            _, wrong, text = _WRONG[name]
-            text = "{!r} should be non-empty" if (name, argument) == ("minItems", 1) else text
-            each = argument if isinstance(argument, list) else [argument]
-            texts = [text.format(value, part) for part in each if wrong(value, part)]
+        parts: list[tuple[Any, ...]] = []  # what else is looked at: where, the value, its schema, whose part that is
+        if name in _WRONG:
+            kind, wrong = _WRONG[name]
+            texts = [str(text)] if (not kind or _is(value, kind)) and (text := wrong(value, argument)) else []
+        elif name == "required" and isinstance(value, dict):
+            texts = [f"{key!r} is a required property" for key in argument if key not in value]
         elif name == "properties" and isinstance(value, dict):
-            inner = [(key, part) for key, part in argument.items() if key in value]
+            parts = [((key,), value[key], part, home) for key, part in argument.items() if key in value]
         elif name == "additionalProperties" and isinstance(value, dict):
-            inner = [(key, argument) for key in value if key not in schema.get("properties", ())]
-            if inner and argument is False:
-                names = f"{', '.join(sorted(repr(key) for key, _ in inner))} {'was' if len(inner) == 1 else 'were'}"
-                texts, inner = [f"Additional properties are not allowed ({names} unexpected)"], []
-        elif name in ("prefixItems", "items") and isinstance(value, list):
-            first = len(schema.get("prefixItems", ()))
-            inner = [(i, argument) for i in range(first, len(value))] if name == "items" else [*enumerate(argument)]
-            inner = inner[: len(value)]
-        elif name == "type":
-            kinds = [argument] if isinstance(argument, str) else argument
-            if not any(_is(value, kind) for kind in kinds):
-                texts = [f"{value!r} is not of type {', '.join(map(repr, kinds))}"]
-        elif name == "const":
-            texts = [] if _equal(value, argument) else [f"{argument!r} was expected"]
-        elif name == "enum":
-            texts = [] if any(_equal(value, each) for each in argument) else [f"{value!r} is not one of {argument!r}"]
+            more = [key for key in value if key not in schema.get("properties", ())]
+            if more and argument is False:
+                names = f"{str(sorted(more))[1:-1]} {'was' if len(more) == 1 else 'were'}"
+                texts = [f"Additional properties are not allowed ({names} unexpected)"]
+            else:
+                parts = [((key,), value[key], argument, home) for key in more]
+        elif name == "prefixItems" and isinstance(value, list):
+            parts = [((i,), item, part, home) for i, (item, part) in enumerate(zip(value, argument, strict=False))]
+        elif name == "items" and isinstance(value, list):
+            parts = [((i,), item, argument, home) for i, item in enumerate(value)]
         elif name in ("anyOf", "oneOf", "not", "if"):
-            parts = [argument] if isinstance(argument, dict) else argument
-            parts = [part for part in parts if not any(check(value, part, *others))]
+            fitting = [part for part in _listed(argument) if not any(mistakes(value, part, *others, home=home))]
             if name == "if":
-                also = [(schema.get("then" if parts else "else", {}), home)]
+                parts = [((), value, schema.get("then" if fitting else "else", {}), home)]
             elif name == "not":
-                texts = [f"{value!r} should not be valid under {argument!r}"] * len(parts)
-            elif not parts:
+                texts = [f"{value!r} should not be valid under {part!r}" for part in fitting]
+            elif not fitting:
                 texts = [f"{value!r} is not valid under any of the given schemas"]
-            elif len(parts) > 1 and name == "oneOf":
-                texts = [f"{value!r} is valid under each of {', '.join(map(repr, [*parts[1:], parts[0]]))}"]
+            elif len(fitting) > 1 and name == "oneOf":
+                texts = [f"{value!r} is valid under each of {str([*fitting[1:], fitting[0]])[1:-1]}"]
         elif name == "allOf":
-            also = [(part, home) for part in argument]
+            parts = [((), value, part, home) for part in argument]
         elif name == "$ref":
             address, _, pointer = argument.partition("#")
             document = next(one for one in others if one["$id"] == address) if address else home
-            also = [(reduce(operator.getitem, pointer.split("/")[1:], document), document)]
+            parts = [((), value, reduce(operator.getitem, pointer.split("/")[1:], document), document)]
         yield from (((), text) for text in texts)
-        for part, document in also:
-            yield from mistakes(value, part, *others, home=document)
-        for key, part in inner:
-            yield from (((key, *path), text) for path, text in check(value[key], part, *others))
+        for place, item, part, document in parts:
+            yield from (((*place, *path), text) for path, text in mistakes(item, part, *others, home=document))
 
 
-def _is(value: Any, kind: str) -> bool:
-    if kind in _TYPES:
-        return isinstance(value, _TYPES[kind])
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and (kind == "number" or isinstance(value, int) or value.is_integer())
+def _is(value: Any, *kinds: str) -> bool:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return "number" in kinds or ("integer" in kinds and (isinstance(value, int) or value.is_integer()))
+    return any(isinstance(value, _TYPES.get(kind, ())) for kind in kinds)
 
 
-def _equal(one: Any, two: Any) -> bool:
-    return isinstance(one, bool) == isinstance(two, bool) and bool(one == two)
+def _among(value: Any, choices: Sequence[Any]) -> bool:
+    return any(isinstance(value, bool) == isinstance(one, bool) and value == one for one in choices)
+
+
+def _listed(argument: Any) -> list[Any]:
+    return argument if isinstance(argument, list) else [argument]

@@ -64,17 +64,15 @@ class _Later:
 
     def _fill(self, instance: Any, owner: type, /, *args: Any, **given: Any) -> None:
         """Do what the compiled ``__init__`` does; wrong arguments are left to its messages."""
-        names = [one.name for one in fields(self.cls) if one.init and not one.kw_only]
+        every = fields(self.cls)
+        names = [one.name for one in every if one.init and not one.kw_only]
         values = dict(zip(names, args, strict=False)) | given
-        wrong = len(values) < len(args) + len(given)  # too many, or one twice
-        for one in fields(self.cls):
-            wrong |= (one.name in values) > one.init
-            if one.name not in values and one.default_factory is not MISSING:
-                values[one.name] = one.default_factory()
-            elif one.name not in values and (one.init or one.default is not MISSING):
-                values[one.name] = one.default
-                wrong |= one.default is MISSING
-        if wrong or len(values) > len(fields(self.cls)):
+        wrong = len(values) < len(args) + len(given) or not values.keys() <= {one.name for one in every if one.init}
+        for one in every:
+            if one.name not in values and (one.init or one.default is not one.default_factory):
+                values[one.name] = one.default if one.default_factory is MISSING else one.default_factory()
+                wrong |= values[one.name] is MISSING
+        if wrong:
             self._compiled().__get__(instance, owner)(*args, **given)
             return
         for name, value in values.items():

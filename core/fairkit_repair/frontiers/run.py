@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,6 @@ from fairkit.data.table import Table
 from fairkit.engines.local import LocalEngine, opened
 from fairkit.errors import ParameterError, PluginError, did_you_mean
 from fairkit.fitted import Run
-from fairkit.installed import fairkit_version
 from fairkit.intervals import two_sided
 from fairkit.learners import as_learner
 from fairkit.objective import KEPT
@@ -197,7 +197,7 @@ def frontier(
             "learner": learner,
             "confidence": confidence,
             "roles": str(table.roles),
-            "version": fairkit_version(),
+            "version": version("fairkit"),
             "objective": aim.told(),
             **({"audited": {auditor: str(setup.parameters[auditor])}} if auditor else {}),
         }

@@ -181,7 +181,7 @@ def provenance(
     method: Mitigator, run: Run, base: OnnxModel | None, fitted: FittedModel | None = None
 ) -> dict[str, Any]:
     """Return the file's record of how it was made."""
-    from fairkit.installed import fairkit_version
+    from importlib.metadata import version
 
     learner = method.learner(run) if method.learners else None
     return {
@@ -191,7 +191,7 @@ def provenance(
             "learner": learner,
             "seed": run.seed,
             "base_model": None if base is None else base.sha256,
-            "fairkit": fairkit_version(),
+            "fairkit": version("fairkit"),
             "objective": run.objective.told(),
             "decides_by": list((getattr(fitted, "details", {}).get("rule") or {}).get("columns", ())),
         }
