@@ -1,5 +1,6 @@
 """Plugins: finding them by entry point or file, loading one at a time, and saying why one does not load."""
 
+from fairkit.installed import listed_once
 from fairkit.plugins.finding import (
     blame,
     explain_all,
@@ -7,7 +8,6 @@ from fairkit.plugins.finding import (
     find,
     find_auditor,
     installed_metrics,
-    listed_once,
     load,
     metrics_of,
     model_source,
