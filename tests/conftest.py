@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -119,6 +119,16 @@ def public_data() -> Path:
     if folder is None:
         pytest.skip("set FAIRKIT_DATA to a folder with the public data sets as Parquet files")
     return folder
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """`invoke` in an empty folder."""
+    from tests.commands import invoke
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FAIRKIT_REGISTRY", raising=False)
+    return invoke
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
-
-from fairkit_cli.main import app
+from tests.commands import checked, invoke
 
 FIVE, EIGHT = ([f"c{i}" for i in range(n)] for n in (5, 8))
 ABOUT = ("--data", "rows.parquet", "--label", "y", "--favorable", "1", "--sensitive", "sex")
@@ -32,7 +30,7 @@ def run(tmp_path, monkeypatch):
         model = linear_model.LogisticRegression().fit(rows[:, : len(columns)], y)
         made = to_onnx(model, rows[:1, : len(columns)].astype(np.float32), options={"zipmap": False})
         (tmp_path / f"{name}.onnx").write_bytes(made.SerializeToString())
-    return lambda *arguments: CliRunner().invoke(app, [str(a) for a in arguments])
+    return invoke
 
 
 @pytest.mark.long
@@ -113,9 +111,7 @@ PAIR = ["--predictions", "decision=old", "--predictions", "decision=new"]
 
 
 def _said(*arguments, code=0):
-    result = CliRunner().invoke(app, ["compare", *map(str, arguments)])
-    assert result.exit_code == code, (result.output, result.exception)
-    return result
+    return checked("compare", *arguments, code=code)
 
 
 def test_rules_judge_every_model(two_months):
@@ -146,7 +142,7 @@ def test_two_tables_and_two_reports_are_told_apart(two_months):
     assert "june: FAIL" in flat.replace(".parquet", "")
     for place in ("first.json", "second.json"):
         arguments = ["audit", *PAIR[2:], "--data", "may.parquet", "--format", "json", "--output", place]
-        assert CliRunner().invoke(app, arguments).exit_code == 0
+        checked(*arguments)
     text = _said("first.json", "second.json").stdout
     assert "first.json" in text
     assert "second.json" in text

@@ -8,9 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
+from tests.commands import checked
 
-from fairkit_cli.main import app
 from fairkit_registry.evidence.certificate import read, read_file
 
 ABOUT = ("--predictions", "decision=h,score=s", "--data", "rows.parquet", "--label", "y", "--favorable", "1")
@@ -62,19 +61,14 @@ def test_verify_repeats_it(case, folder, monkeypatch):
     options, metric, sensitive = CASES[case]
     name = case.replace(" ", "-")
 
-    def run(*arguments):
-        found = CliRunner().invoke(app, [str(a) for a in arguments])
-        assert found.exit_code == 0, found.output
-        return found.output
-
     if not (folder / "k").exists():
-        run("key", "new", "k")
-    run("certify", *ABOUT, *options, "--key", "k", "--output", f"{name}.json")
+        checked("key", "new", "k")
+    checked("certify", *ABOUT, *options, "--key", "k", "--output", f"{name}.json")
     join = ("--join", "people.parquet") if case == "join" else ()
-    told = run("verify", f"{name}.json", "--key", "k.pub", "--data", "rows.parquet", *join, "--recompute")
+    told = checked("verify", f"{name}.json", "--key", "k.pub", "--data", "rows.parquet", *join, "--recompute").output
     assert "computed again" in told
     signed = read(read_file(f"{name}.json"))
-    typed = json.loads(run("audit", *ABOUT, *options, "--format", "json"))
+    typed = json.loads(checked("audit", *ABOUT, *options, "--format", "json").output)
     mine = [f.to_dict() for f in signed.report.findings if (f.metric, f.sensitive) == (metric, sensitive)]
     theirs = [f for f in typed["findings"] if (f["metric"], f["sensitive"]) == (metric, sensitive)]
     assert len(mine) == len(theirs) >= 1

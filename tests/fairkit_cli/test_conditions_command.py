@@ -8,11 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pytest
-from typer.testing import CliRunner
+from tests.commands import invoke
 
 import fairkit
 from fairkit.results.report import validate_report
-from fairkit_cli.main import app
 
 AUDIT = ("--predictions", "decision=admitted", "--data", "admissions.csv", "--sensitive", "sex")
 INSIDE = (*AUDIT, "--within", "department", "--reference", "sex=male")
@@ -23,7 +22,7 @@ def run(tmp_path, monkeypatch):
     """Run the command in a folder with Berkeley's admissions."""
     monkeypatch.chdir(tmp_path)
     pacsv.write_csv(fairkit.datasets.table("admissions"), "admissions.csv")
-    return lambda *arguments: CliRunner().invoke(app, [str(a) for a in arguments])
+    return invoke
 
 
 def test_a_rule_inside_strata_and_one_against_a_reference(run):

@@ -12,9 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from tests.commands import invoke
 
-from fairkit_cli.main import app
 from fairkit_cli.terminal import failures
 
 COMMAND = (sys.executable, "-c", "from fairkit_cli.main import run; run()")
@@ -39,7 +38,7 @@ def _broken(monkeypatch, error):
 
     monkeypatch.setattr("fairkit.plugins.finding.explain_all", fail)
     monkeypatch.setattr("fairkit.plugins.explain_all", fail, raising=False)
-    return CliRunner().invoke(app, ["plugins", "list"])
+    return invoke("plugins", "list")
 
 
 def test_a_bug_is_one_line_code_70_and_a_file_that_only_the_user_reads(state, monkeypatch):

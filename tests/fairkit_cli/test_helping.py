@@ -8,7 +8,7 @@ import sys
 
 import pytest
 import typer.main
-from typer.testing import CliRunner
+from tests.commands import invoke
 
 from fairkit_cli import registry, watch
 from fairkit_cli.helping import summary
@@ -30,7 +30,7 @@ def test_the_summary_is_the_commands_own(name):
 
 @pytest.mark.parametrize("name", ["audit", "certify", "mitigate", "compare"])
 def test_every_option_is_in_one_group(name):
-    text = CliRunner().invoke(app, [name, "--help"]).stdout
+    text = invoke(name, "--help").stdout
     shown = re.findall(r"^  (--[a-z-]+)", text.partition("First:\n")[2], re.MULTILINE)
     assert len(shown) == len(set(shown))
     command = typer.main.get_command(app).commands[name]

@@ -11,10 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
+from tests.commands import invoke
 
 import fairkit
-from fairkit_cli.main import app
 from fairkit_datasets.loans import hiring_table
 
 pytestmark = pytest.mark.long
@@ -71,15 +70,15 @@ def folder(tmp_path_factory):
     return folder
 
 
-def invoke(line: str, folder: Path, monkeypatch) -> tuple[str, int]:
+def said_by(line: str, folder: Path, monkeypatch) -> tuple[str, int]:
     monkeypatch.chdir(folder)
-    done = CliRunner().invoke(app, shlex.split(line))
+    done = invoke(*shlex.split(line))
     return done.output, done.exit_code
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_hints_lead_on(task, folder, monkeypatch):
-    shown, code = invoke(f"audit {TASKS[task]}", folder, monkeypatch)
+    shown, code = said_by(f"audit {TASKS[task]}", folder, monkeypatch)
     assert code == 0, shown
     said = " ".join(shown.split())
     (rule,) = re.findall(r"for example (--m(?:ax|in) \S+)", said)
@@ -87,7 +86,7 @@ def test_hints_lead_on(task, folder, monkeypatch):
     settings = [text for text in re.findall(r"--set [a-z.]+=\S+", said) if "group" in text]
     assert settings == ["--set group.simultaneous=true"]
     for hint in [" ".join([*settings, *re.findall(r"--format json", said)]), rule, strict]:
-        shown, code = invoke(f"audit {TASKS[task]} {hint}", folder, monkeypatch)
+        shown, code = said_by(f"audit {TASKS[task]} {hint}", folder, monkeypatch)
         assert code in (0, 1, 3), (hint, shown)
     page = (folder / "page.html").read_text("utf-8")
     commands = [html.unescape(re.sub("<[^>]+>", "", one)) for one in re.findall(r"<code>.*?</code>", page)]
@@ -97,7 +96,7 @@ def test_hints_lead_on(task, folder, monkeypatch):
         data = "hiring.parquet" if task == "ranking" else "people.parquet"
         columns = "test,recommendation" if task == "ranking" else "a,b"
         typed = command.removeprefix("fairkit ").replace("TRAIN", f"train-{data}").replace("TEST", data)
-        shown, code = invoke(f"{typed} --features {columns} --set mitigate.budget=0.1", folder, monkeypatch)
+        shown, code = said_by(f"{typed} --features {columns} --set mitigate.budget=0.1", folder, monkeypatch)
         assert code in (0, 1, 3), (command, shown)
 
 
@@ -106,14 +105,14 @@ def test_hints_lead_on(task, folder, monkeypatch):
     [("binary", 0), ("regression", 0), ("a class", 0), ("scores and outcomes", 0), ("scores", 2), ("numbers", 2)],
 )
 def test_a_gap_is_divided_or_why_not_is_said(task, code, folder, monkeypatch):
-    shown, ended = invoke(f"why {TASKS[task]}", folder, monkeypatch)
+    shown, ended = said_by(f"why {TASKS[task]}", folder, monkeypatch)
     assert ended == code, shown
     assert (" minus f (" in shown) if code == 0 else ("there is no gap to divide" in shown)
 
 
 def test_a_limit_that_no_method_can_meet_leads_to_none(folder, monkeypatch):
     line = f"audit {TASKS['binary']} --max statistical_parity_ks=0.05 --format html --output page.html"
-    assert invoke(line, folder, monkeypatch)[1] == 1
+    assert said_by(line, folder, monkeypatch)[1] == 1
     page = (folder / "page.html").read_text("utf-8")
     assert "fairkit mitigate" not in page
     assert "Other decisions would." in page

@@ -16,9 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from typer.testing import CliRunner
+from tests.commands import invoke
 
-from fairkit_cli.main import app
 from fairkit_cli.verifier.bundle import page as verifying_page
 
 GROUPS = (
@@ -92,7 +91,7 @@ def run(files, tmp_path, monkeypatch):
     monkeypatch.setenv("FAIRKIT_REGISTRY", str(tmp_path / "registry"))
 
     def call(*arguments, codes=(0, 1, 2, 3)):
-        result = CliRunner().invoke(app, [str(one) for one in arguments])
+        result = invoke(*arguments)
         assert result.exit_code in codes, (result.exit_code, result.output[-1000:])
         for stream in (result.stdout, result.stderr):
             assert not acting(stream), acting(stream)

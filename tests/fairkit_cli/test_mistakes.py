@@ -6,9 +6,7 @@ import pickle
 import shutil
 
 import pytest
-from typer.testing import CliRunner
-
-from fairkit_cli.main import app
+from tests.commands import checked
 
 RULE = "equal_opportunity_difference:sex=0.05"
 TABLE = "--data t.parquet --label decision --favorable approved --sensitive sex"
@@ -45,10 +43,7 @@ def folder(tmp_path_factory, loans_model):
     shutil.copy(loans_model.data, path / "t.parquet")
     (path / "t.csv").write_text("sex,decision\nfemale,approved\nmale,denied\n")
     (path / "model.pkl").write_bytes(pickle.dumps({"coefficients": [1.0]}))
-    added = CliRunner().invoke(
-        app, ["registry", "add", "loans", str(path / "model.onnx"), "--registry", str(path / "fairkit-registry")]
-    )
-    assert added.exit_code == 0, added.output
+    checked("registry", "add", "loans", path / "model.onnx", "--registry", path / "fairkit-registry")
     return path
 
 
@@ -56,8 +51,7 @@ def folder(tmp_path_factory, loans_model):
 def test_one_message_that_fixes_it(typed, folder, monkeypatch):
     monkeypatch.chdir(folder)
     before = sorted(folder.rglob("*"))
-    done = CliRunner().invoke(app, typed.split())
-    assert done.exit_code == 2, done.output
+    done = checked(*typed.split(), code=2)
     said = " ".join(done.stderr.split())
     assert MISTAKES[typed] in said
     assert said.count("fairkit: ") + said.count("Error: ") == 1

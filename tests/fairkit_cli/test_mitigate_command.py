@@ -4,10 +4,9 @@ import json
 
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
+from tests.commands import checked, invoke
 
 import fairkit
-from fairkit_cli.main import app
 from fairkit_datasets.loans import loans_table
 
 ROLES = ["--label", "decision", "--favorable", "approved", "--sensitive", "sex"]
@@ -22,7 +21,7 @@ def loans(tmp_path, monkeypatch):
 
 
 def run(*arguments):
-    return CliRunner().invoke(app, ["mitigate", *map(str, arguments)])
+    return invoke("mitigate", *arguments)
 
 
 def test_before_and_after_are_printed_and_the_file_is_audited_alone(loans):
@@ -31,8 +30,7 @@ def test_before_and_after_are_printed_and_the_file_is_audited_alone(loans):
     assert "before" in result.stdout
     assert "equal_opportunity_difference" in result.stdout
     assert "wrote fair.onnx" in result.stderr
-    again = CliRunner().invoke(app, ["audit", "fair.onnx", "--data", "loans.parquet", "--format", "json"])
-    assert again.exit_code == 0
+    again = checked("audit", "fair.onnx", "--data", "loans.parquet", "--format", "json")
     assert json.loads(again.stdout)["model"]["task"] == "binary"
 
 

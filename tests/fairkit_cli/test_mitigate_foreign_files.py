@@ -8,10 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.commands import checked
 from tests.exports import EXPORTS, people
-from typer.testing import CliRunner
-
-from fairkit_cli.main import app
 
 WITH_OPTIONS = [export for export in EXPORTS if export.options]
 
@@ -45,12 +43,10 @@ def test_the_same_options_as_audit(export, folder):
     data = ["--data", str(folder / "people.parquet"), "--label", export.label]
     data += ["--favorable", str(export.favorable), "--sensitive", "sex", "--features", ",".join(export.features)]
     shown = ["--format", "json", *_typed(export.options)]
-    audited = CliRunner().invoke(app, ["audit", str(model), *data, *shown])
-    assert audited.exit_code == 0, audited.output
+    audited = checked("audit", model, *data, *shown)
     method = ["--plugin", "threshold-optimizer", "--set", "constraint=demographic_parity", "--set", "tolerance=0"]
     paths = ["--model", str(model), "--test", str(folder / "people.parquet"), "--output", str(folder / "fair.onnx")]
-    repaired = CliRunner().invoke(app, ["mitigate", *method, *paths, *data, *shown])
-    assert repaired.exit_code == 0, repaired.output
+    repaired = checked("mitigate", *method, *paths, *data, *shown)
     accuracy = (export.decision() == export.truth).mean()
     record = json.loads(repaired.stdout)
     for findings in (json.loads(audited.stdout)["findings"], record["before"]["findings"]):
@@ -73,6 +69,5 @@ def test_an_option_that_means_nothing_is_refused(folder):
         "--set",
         "model.classes=approved,denied",
     ]
-    result = CliRunner().invoke(app, [*arguments, "--output", str(folder / "fair.onnx")])
-    assert result.exit_code == 2
+    result = checked(*arguments, "--output", folder / "fair.onnx", code=2)
     assert "classes=('approved', 'denied') means nothing here" in result.stderr

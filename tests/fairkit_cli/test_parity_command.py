@@ -8,10 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.linear_model import LinearRegression, LogisticRegression
-from typer.testing import CliRunner
+from tests.commands import invoke
 
 import fairkit
-from fairkit_cli.main import app
 
 RNG = np.random.default_rng(8)
 X = pd.DataFrame({"a": RNG.normal(size=200), "b": RNG.normal(size=200)})
@@ -30,7 +29,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def run(*arguments):
-    return CliRunner().invoke(app, ["parity", "model.onnx", "--data", "table.csv", *arguments])
+    return invoke("parity", "model.onnx", "--data", "table.csv", *arguments)
 
 
 def test_the_same_decisions_end_with_0(folder):

@@ -8,22 +8,11 @@ import subprocess
 import sys
 
 import pytest
+from tests.commands import checked, invoke, ok
 from tests.conftest import BuiltModel
-from typer.testing import CliRunner
-
-from fairkit_cli.main import app
 
 AUDIT = ("--label", "decision", "--favorable", "approved", "--sensitive", "sex")
 RULE = ("--max", "demographic_parity_difference:sex=0.1")
-
-
-def call(*arguments):
-    return CliRunner().invoke(app, [str(a) for a in arguments])
-
-
-def ok(result, code=0):
-    assert result.exit_code == code, (result.stdout, result.stderr)
-    return result
 
 
 @pytest.fixture
@@ -31,15 +20,15 @@ def place(tmp_path, monkeypatch, loans_model):
     """A folder with a key, the loans model in a registry, and an alias that pins key, data and rule."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("FAIRKIT_REGISTRY", raising=False)
-    ok(call("key", "new", "k"))
-    ok(call("registry", "add", "credit", loans_model.path))
-    ok(call("registry", "alias", "credit", "production", "--key", "k.pub", "--data", loans_model.data, *RULE))
+    checked("key", "new", "k")
+    checked("registry", "add", "credit", loans_model.path)
+    checked("registry", "alias", "credit", "production", "--key", "k.pub", "--data", loans_model.data, *RULE)
     return tmp_path
 
 
 def certify(loans_model, name, *options, code=0):
     common = ("certify", loans_model.path, "--data", loans_model.data, "--key", "k", "--output", name)
-    return ok(call(*common, *AUDIT, *options), code)
+    return checked(*common, *AUDIT, *options, code=code)
 
 
 @pytest.mark.long
@@ -57,9 +46,9 @@ def certify(loans_model, name, *options, code=0):
 )
 def test_a_setting_of_the_certifiers_choice_is_named_and_refused(place, loans_model, options, setting):
     certify(loans_model, "c.json", *options)
-    assert f"setting: {setting}" in ok(call("verify", "c.json", "--key", "k.pub")).stdout
-    ok(call("registry", "add", "credit@1", "--certificate", "c.json"))
-    refused = ok(call("registry", "promote", "credit@1", "production"), 1).stdout
+    assert f"setting: {setting}" in checked("verify", "c.json", "--key", "k.pub").stdout
+    checked("registry", "add", "credit@1", "--certificate", "c.json")
+    refused = checked("registry", "promote", "credit@1", "production", code=1).stdout
     assert f"refused: setting {setting} is" in refused
     assert "the alias does not pin it" in refused
 
@@ -70,46 +59,45 @@ def test_an_alias_like_a_certificate_takes_its_settings_and_no_others(place, loa
     certify(other, "agreed.json", "--threshold", "0.9")
     certify(loans_model, "usual.json")
     (place / "alias.toml").write_text('keys = ["k.pub"]\nlike = "agreed.json"\n')
-    ok(call("registry", "alias", "credit", "production", "--policy", "alias.toml", "--max",
-            "demographic_parity_difference:sex=0.9"))  # fmt: skip
-    (record,) = json.loads(ok(call("registry", "alias", "credit", "production", "--format", "json")).stdout)
+    checked("registry", "alias", "credit", "production", "--policy", "alias.toml", "--max",
+            "demographic_parity_difference:sex=0.9")  # fmt: skip
+    (record,) = json.loads(checked("registry", "alias", "credit", "production", "--format", "json").stdout)
     assert record["policy"]["settings"]["model.threshold"] == 0.9
-    assert "model.threshold = 0.9" in ok(call("registry", "alias", "credit", "production")).stdout
-    ok(call("registry", "add", "credit@1", "--certificate", "usual.json"))
-    refused = ok(call("registry", "promote", "credit@1", "production"), 1).stdout
+    assert "model.threshold = 0.9" in checked("registry", "alias", "credit", "production").stdout
+    checked("registry", "add", "credit@1", "--certificate", "usual.json")
+    refused = checked("registry", "promote", "credit@1", "production", code=1).stdout
     assert "setting model.threshold is not set, and the alias pins 0.9" in refused
-    ok(call("registry", "add", "credit", other.path, "--certificate", "agreed.json"))
-    promoted = ok(call("registry", "promote", "credit@2", "production")).stdout
+    checked("registry", "add", "credit", other.path, "--certificate", "agreed.json")
+    promoted = checked("registry", "promote", "credit@2", "production").stdout
     assert "note: settings of the audit that are not the default: model.threshold = 0.9" in promoted
     assert "the rows were the signer's choice: loans.parquet" in promoted
-    assert "setting model.threshold = 0.9" in ok(call("registry", "verify", "credit@production")).stdout
-    page = ok(call("registry", "show", "credit@production", "--format", "html")).stdout
+    assert "setting model.threshold = 0.9" in checked("registry", "verify", "credit@production").stdout
+    page = checked("registry", "show", "credit@production", "--format", "html").stdout
     assert "model.threshold = 0.9" in page
 
 
 @pytest.mark.long
 def test_a_table_that_a_key_has_signed(place, loans_model):
-    ok(call("key", "new", "owner"))
+    checked("key", "new", "owner")
     sign = ("policy", "lock", "--key", "owner", "--data")
-    signed = call(*sign, loans_model.data, "--output", "t.json", "--purpose", "test rows")
+    signed = invoke(*sign, loans_model.data, "--output", "t.json", "--purpose", "test rows")
     assert "loans.parquet, 4,000 rows" in ok(signed).stdout
-    ok(call("registry", "alias", "credit", "production", "--data", "owner.pub"))
-    assert "on a table signed by key" in ok(call("registry", "alias", "credit", "production")).stdout
-    ok(call("registry", "alias", "credit", "production", "--max", "demographic_parity_difference:sex=0.9"))
+    checked("registry", "alias", "credit", "production", "--data", "owner.pub")
+    assert "on a table signed by key" in checked("registry", "alias", "credit", "production").stdout
+    checked("registry", "alias", "credit", "production", "--max", "demographic_parity_difference:sex=0.9")
     certify(loans_model, "plain.json")
-    ok(call("registry", "add", "credit@1", "--certificate", "plain.json"))
-    assert "fairkit policy lock --data TABLE" in ok(call("registry", "promote", "credit@1", "production"), 1).stdout
+    checked("registry", "add", "credit@1", "--certificate", "plain.json")
+    assert "fairkit policy lock --data TABLE" in checked("registry", "promote", "credit@1", "production", code=1).stdout
     certify(loans_model, "signed.json", "--signed-data", "t.json")
-    shown = ok(call("verify", "signed.json", "--key", "k.pub", "--key", "owner.pub")).stdout
+    shown = checked("verify", "signed.json", "--key", "k.pub", "--key", "owner.pub").stdout
     assert "holds: the table loans.parquet signed by" in shown
-    ok(call("registry", "add", "credit@1", "--certificate", "signed.json"))
-    promoted = ok(call("registry", "promote", "credit@1", "production")).stdout
+    checked("registry", "add", "credit@1", "--certificate", "signed.json")
+    promoted = checked("registry", "promote", "credit@1", "production").stdout
     assert "note: the table loans.parquet is signed by key" in promoted
     (place / "other.csv").write_text("a,b\n1,2\n3,4\n")
-    ok(call(*sign, "other.csv", "--output", "o.json"))
+    checked(*sign, "other.csv", "--output", "o.json")
     common = ("certify", loans_model.path, "--data", loans_model.data, "--key", "k", "--output", "x.json")
-    result = call(*common, *AUDIT, "--signed-data", "o.json")
-    assert result.exit_code == 2
+    result = checked(*common, *AUDIT, "--signed-data", "o.json", code=2)
     assert "it is about another table" in result.stderr
     assert not (place / "x.json").exists()
 
@@ -131,4 +119,4 @@ def test_a_certificate_that_is_written_is_not_called_interrupted(place, loans_mo
         assert any("wrote" in line for line in process.stderr)
         process.send_signal(sent)
         assert process.wait(timeout=60) == 0
-    ok(call("verify", "c.json", "--key", "k.pub"))
+    checked("verify", "c.json", "--key", "k.pub")

@@ -8,10 +8,8 @@ import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import fairkit
-from fairkit_cli.main import app
 
 
 @pytest.fixture(scope="module")
@@ -21,22 +19,15 @@ def report(loans_model):
     return fairkit.audit(loans_model.path, data, policy=[rule])
 
 
-@pytest.fixture
-def fairkit_command(tmp_path, monkeypatch):
-    """Run the command in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-    return lambda *words: CliRunner().invoke(app, [str(word) for word in words])
-
-
 ROLES = ("--label", "decision", "--favorable", "approved", "--sensitive", "sex")
 
 
 @pytest.mark.long
-def test_one_audit_is_written_in_every_format(fairkit_command, loans_model, tmp_path):
+def test_one_audit_is_written_in_every_format(run, loans_model, tmp_path):
     files = [tmp_path / f"report.{end}" for end in ("html", "md", "json", "xml")]
     saves = [word for file in files for word in ("--save", str(file))]
     rule = ("--max", "demographic_parity_difference:sex=0.001")
-    result = fairkit_command("audit", loans_model.path, "--data", loans_model.data, *ROLES, *rule, *saves)
+    result = run("audit", loans_model.path, "--data", loans_model.data, *ROLES, *rule, *saves)
     assert result.exit_code == 1
     assert "FAIL" in result.stdout
     page, text, record, junit = (file.read_text("utf-8") for file in files)
@@ -47,10 +38,10 @@ def test_one_audit_is_written_in_every_format(fairkit_command, loans_model, tmp_
 
 
 @pytest.mark.parametrize("name", ["report", "report.pdf2", "missing/report.html"])
-def test_a_file_that_cannot_be_written_is_said_before_the_audit(fairkit_command, loans_model, tmp_path, name):
+def test_a_file_that_cannot_be_written_is_said_before_the_audit(run, loans_model, tmp_path, name):
     kept = tmp_path / "kept.json"
     words = ("--save", str(kept), "--save", str(tmp_path / name))
-    result = fairkit_command("audit", loans_model.path, "--data", loans_model.data, *ROLES, *words)
+    result = run("audit", loans_model.path, "--data", loans_model.data, *ROLES, *words)
     assert result.exit_code == 2
     assert name.split("/")[-1] in result.stderr or "missing" in result.stderr
     assert not kept.exists()

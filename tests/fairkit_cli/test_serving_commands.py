@@ -9,10 +9,9 @@ from pathlib import Path
 
 import onnx.parser
 import pytest
-from typer.testing import CliRunner
+from tests.commands import checked
 
 from fairkit.errors import FairkitError
-from fairkit_cli.main import app
 from fairkit_cli.render import svg
 from fairkit_registry.evidence.signers import new_key_pair
 
@@ -24,12 +23,7 @@ def run(tmp_path, monkeypatch):
     monkeypatch.setenv("FAIRKIT_REGISTRY", str(tmp_path / "r"))
     for name in ("auditor", "owner"):
         new_key_pair(tmp_path / name)
-    return lambda *words, code=0: checked(CliRunner().invoke(app, [str(word) for word in words]), code)
-
-
-def checked(result, code):
-    assert result.exit_code == code, result.output
-    return result
+    return checked
 
 
 def graph(path, body, declared="float[N,1] x", made="float[N,1] y"):

@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.table import Table
-from typer.testing import CliRunner
+from tests.commands import checked, invoke
 
 import fairkit
-from fairkit_cli.main import app
 from fairkit_cli.terminal.plain import GAP, fitted, to_text
 
 WIDTHS = (60, 80, 140)
@@ -95,8 +94,7 @@ def made(files):
         watch.add(table, day="2026-02-01")
     (folder / "model.onnx").write_bytes(network().SerializeToString())
     name, registry = "a-model-with-a-long-name", ["--registry", str(folder / "registry")]
-    added = CliRunner().invoke(app, ["registry", "add", name, str(folder / "model.onnx"), *registry])
-    assert added.exit_code == 0, added.output
+    checked("registry", "add", name, folder / "model.onnx", *registry)
     return folder
 
 
@@ -157,7 +155,7 @@ def _check(screens, groups, monkeypatch):
             if callable(screen):
                 text = screen()
             else:
-                result = CliRunner().invoke(app, screen)
+                result = invoke(*screen)
                 assert result.exit_code in (0, 1, 3), (name, result.output, result.exception)
                 text = result.stdout
             assert "…" not in text, (name, width)

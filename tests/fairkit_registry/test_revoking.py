@@ -6,9 +6,8 @@ import json
 from datetime import UTC, datetime
 
 import pytest
-from typer.testing import CliRunner
+from tests.commands import checked
 
-from fairkit_cli.main import app
 from fairkit_registry.errors import RegistryError, RevokedError
 from fairkit_registry.evidence import certificate
 from fairkit_registry.evidence import signed as dsse
@@ -95,8 +94,7 @@ def test_by_command(credit, signer, stranger, tmp_path):
     registry, _, second = credit
 
     def run(*words, code=0):
-        done = CliRunner().invoke(app, ["registry", *map(str, words), "--registry", str(registry.path)])
-        assert done.exit_code == code, (done.stdout, done.stderr)
+        done = checked("registry", *words, "--registry", registry.path, code=code)
         return done.stdout + done.stderr
 
     digest = certificate.read(second).sha256

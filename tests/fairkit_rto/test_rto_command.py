@@ -9,9 +9,7 @@ import onnx
 import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper
-from typer.testing import CliRunner
-
-from fairkit_cli.main import app
+from tests.commands import invoke
 
 PLUGINS = ("rto", "threshold-optimizer", "reject-option", "shift-inference")
 
@@ -57,7 +55,7 @@ def folder(tmp_path, monkeypatch):
 def run(*arguments, model="base.onnx", data="rows.parquet", plugin="rto"):
     fixed = ["mitigate", "--plugin", plugin, "--data", data, "--label", "granted", "--favorable", "yes"]
     fixed += ["--sensitive", "sex", "--features", "x", "--output", "fair.onnx", "--format", "json"]
-    return CliRunner().invoke(app, [*fixed, *(["--model", model] if model else []), *arguments])
+    return invoke(*fixed, *(["--model", model] if model else []), *arguments)
 
 
 @pytest.mark.long

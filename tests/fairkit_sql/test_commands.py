@@ -7,9 +7,6 @@ import itertools
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
-
-from fairkit_cli.main import app
 
 from .shared import database, people
 
@@ -18,13 +15,6 @@ pytest.importorskip("duckdb", reason="needs the extra fairkit[duckdb]")
 
 ROLES = ("--label", "hired", "--favorable", "yes", "--sensitive", "sex")
 DECIDED = (*ROLES, "--predictions", "decision=offered")
-
-
-@pytest.fixture
-def fairkit_command(tmp_path, monkeypatch):
-    """Run the command in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-    return lambda *words: CliRunner().invoke(app, [str(word) for word in words])
 
 
 @pytest.mark.parametrize(
@@ -36,12 +26,12 @@ def fairkit_command(tmp_path, monkeypatch):
     ids=lambda words: words[0],
 )
 @pytest.mark.parametrize("kind", ["file", "database"])
-def test_what_compares_or_trains_is_refused_in_one_sentence(fairkit_command, tmp_path, words, kind):
+def test_what_compares_or_trains_is_refused_in_one_sentence(run, tmp_path, words, kind):
     if kind == "file":
         pq.write_table(people(400), tmp_path / "people.parquet")
     data = "people.parquet" if kind == "file" else database(tmp_path, people(400))
     before = sorted(tmp_path.iterdir())
-    result = fairkit_command(*words, "--data", data, "--engine", "sql")
+    result = run(*words, "--data", data, "--engine", "sql")
     assert result.exit_code == 2, result.output
     (line,) = result.stderr.strip().splitlines()
     assert line.startswith("fairkit: ")
@@ -61,7 +51,7 @@ def changed(table: pa.Table, column: str) -> pa.Table:
 @pytest.mark.long
 @pytest.mark.parametrize("pulls", [True, False], ids=["may read rows", "no row is read"])
 @pytest.mark.parametrize("kind", ["file", "database"])
-def test_a_certificate_of_a_counted_file_is_counted_again(fairkit_command, tmp_path, pulls, kind):
+def test_a_certificate_of_a_counted_file_is_counted_again(run, tmp_path, pulls, kind):
     """A DuckDB file has no name for its state: the digest of the counts alone says which one it was."""
     table, numbers = people(900), itertools.count()
 
@@ -73,14 +63,14 @@ def test_a_certificate_of_a_counted_file_is_counted_again(fairkit_command, tmp_p
         return tmp_path / f"{name}.parquet"
 
     path = written(table)
-    fairkit_command("key", "new", "a.key", "--no-passphrase")
+    run("key", "new", "a.key", "--no-passphrase")
     signing = ("--key", "a.key", "--insecure-key", "--output", "c.json")
     refusing = () if pulls else ("--set", "engine.no_pull=true")
-    made = fairkit_command("certify", "--data", path, *DECIDED, "--set", "engine.name=sql", *refusing, *signing)
+    made = run("certify", "--data", path, *DECIDED, "--set", "engine.name=sql", *refusing, *signing)
     assert made.exit_code == 0, made.output
 
     def checked(data, *more):
-        return fairkit_command("verify", "c.json", "--key", "a.key.pub", "--data", data, *more)
+        return run("verify", "c.json", "--key", "a.key.pub", "--data", data, *more)
 
     again = checked(path, "--recompute")
     assert again.exit_code == 0, again.output

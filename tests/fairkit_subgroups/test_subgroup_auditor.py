@@ -12,13 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from onnx import TensorProto, helper
-from typer.testing import CliRunner
+from tests.commands import checked
 
 import fairkit
 from fairkit.models.columns import PredictedColumns
 from fairkit.results.rules import Rule
 from fairkit.settings import ModelOptions
-from fairkit_cli.main import app
 
 MODEL = PredictedColumns(score="score", decision="decision")
 
@@ -108,35 +107,27 @@ def test_a_model_file_is_certified_promoted_on_the_bound_and_verified_again(tmp_
     sigmoid_file("model.onnx")
     pq.write_table(people(), "people.parquet")
 
-    def run(*words):
-        return CliRunner().invoke(app, list(words))
-
     roles = ("--data", "people.parquet", "--label", "outcome", "--favorable", "1", "--sensitive", "job")
     searched = ("--features", "x", "--auditor", "subgroups", "--set", "subgroups.columns=age,job,region")
     searched += ("--set", "subgroups.metrics=calibration_residual")
-    found = run("audit", "model.onnx", *roles, *searched, "--max", "subgroup_difference=0.4")
-    assert found.exit_code == 0, found.output
+    found = checked("audit", "model.onnx", *roles, *searched, "--max", "subgroup_difference=0.4")
     assert "No group was found whose disadvantage is certain" in found.output
-    assert run("key", "new", "key").exit_code == 0
-    certified = run(
+    checked("key", "new", "key")
+    checked(
         "certify", "model.onnx", *roles, *searched, "--max", "subgroup_difference=0.4", "--key", "key",
         "--output", "cert.json",
     )  # fmt: skip
-    assert certified.exit_code == 0, certified.output
-    again = run(
+    again = checked(
         "verify", "cert.json", "--model", "model.onnx", "--key", "key.pub", "--data", "people.parquet", "--recompute"
     )
-    assert again.exit_code == 0, again.output
     assert "computed again" in again.output
-    assert run("registry", "add", "credit", "model.onnx", "--certificate", "cert.json").exit_code == 0
+    checked("registry", "add", "credit", "model.onnx", "--certificate", "cert.json")
     Path("alias.toml").write_text(
         'like = "cert.json"\nkeys = ["key.pub"]\ndata = ["people.parquet"]\n'
         'rules = [{ metric = "subgroup_difference", max = 0.4 }]\n'
     )
-    alias = run("registry", "alias", "credit", "production", "--policy", "alias.toml")
-    assert alias.exit_code == 0, alias.output
-    promoted = run("registry", "promote", "credit@1", "production")
-    assert promoted.exit_code == 0, promoted.output
+    checked("registry", "alias", "credit", "production", "--policy", "alias.toml")
+    checked("registry", "promote", "credit@1", "production")
 
 
 def test_a_certificate_keeps_the_conditions_and_not_the_rows(tmp_path, monkeypatch):

@@ -10,16 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner, Result
-
-from fairkit_cli.main import app
+from tests.commands import checked, invoke
 
 pytest.importorskip("scipy", reason="exact tests need scipy: pip install 'fairkit[packs]'")
 EVIL = "<img src=http://page.invalid/x.png onerror=alert(1)>"
-
-
-def invoke(*arguments: Any) -> Result:
-    return CliRunner().invoke(app, [str(one) for one in arguments])
 
 
 @pytest.fixture(scope="module")
@@ -29,14 +23,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rng = np.random.default_rng(4)
     sex = rng.choice([EVIL, "m"], 400)
     pq.write_table(pa.table({"sex": sex, "chosen": rng.integers(0, 2, 400)}), here / "d.parquet")
-    assert invoke("key", "new", here / "key").exit_code == 0
+    checked("key", "new", here / "key")
     for name in ("one", "two"):
-        done = invoke(
+        checked(
             "certify", "--data", here / "d.parquet", "--predictions", "decision=chosen", "--sensitive", "sex",
             "--key", here / "key", "--output", here / f"{name}.json",
             "--set", f"about.owner={EVIL}",
         )  # fmt: skip
-        assert done.exit_code == 0
     return here
 
 

@@ -10,38 +10,22 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
+from tests.commands import checked, invoke
 
 import fairkit
 from fairkit.models.columns import PredictedColumns
 from fairkit_cli.formats import html as comparison_page
 from fairkit_cli.formats import html as frontier_page
-from fairkit_cli.main import app
 from fairkit_comparing.run import compare
 from fairkit_repair.frontiers.state import Frontier, Measure, Point
 
 DATA = ("--label", "decision", "--favorable", "approved", "--sensitive", "sex")
 
 
-def invoke(*arguments: str) -> Any:
-    return CliRunner().invoke(app, arguments, catch_exceptions=False)
-
-
 @pytest.mark.long
 def test_audit_writes_a_page(loans_model: Any, tmp_path: Path, browse: Callable[..., Any]):
     target = tmp_path / "report.html"
-    done = invoke(
-        "audit",
-        str(loans_model.path),
-        "--data",
-        str(loans_model.data),
-        *DATA,
-        "--format",
-        "html",
-        "--output",
-        str(target),
-    )
-    assert done.exit_code == 0
+    checked("audit", loans_model.path, "--data", loans_model.data, *DATA, "--format", "html", "--output", target)
     visit = browse(target.read_text("utf-8"))
     assert visit.console == []
     assert visit.requests == []
@@ -51,17 +35,16 @@ def test_audit_writes_a_page(loans_model: Any, tmp_path: Path, browse: Callable[
 @pytest.mark.long
 def test_compare_on_the_command_line(loans_model: Any, tmp_path: Path, faults: Callable[..., list[str]]):
     models = [str(loans_model.path)] * 2
-    told = invoke("compare", *models, "--data", str(loans_model.data), *DATA)
-    assert told.exit_code == 0
+    told = checked("compare", *models, "--data", loans_model.data, *DATA)
     assert "not significant" in told.stdout
     assert "better" not in told.stdout
-    record = json.loads(invoke("compare", *models, "--data", str(loans_model.data), *DATA, "--format", "json").stdout)
+    record = json.loads(invoke("compare", *models, "--data", loans_model.data, *DATA, "--format", "json").stdout)
     assert record["schema"] == "fairkit.comparison/1"
     assert {change["outcome"] for change in record["changes"][0]} == {"same"}
     target = tmp_path / "c.html"
-    invoke("compare", *models, "--data", str(loans_model.data), *DATA, "--format", "html", "--output", str(target))
+    invoke("compare", *models, "--data", loans_model.data, *DATA, "--format", "html", "--output", target)
     assert faults(target.read_text("utf-8")) == []
-    assert invoke("compare", models[0], "--data", str(loans_model.data), *DATA).exit_code == 2
+    checked("compare", models[0], "--data", loans_model.data, *DATA, code=2)
 
 
 @pytest.mark.long
@@ -69,11 +52,10 @@ def test_mitigate_writes_a_page(tmp_path: Path, browse: Callable[..., Any]):
     from fairkit_datasets.loans import loans_table
 
     pq.write_table(loans_table(800, 3), tmp_path / "loans.parquet")
-    done = invoke(
-        "mitigate", "--plugin", "reweigh", "--learner", "logistic", "--data", str(tmp_path / "loans.parquet"), *DATA,
-        "--output", str(tmp_path / "fair.onnx"), "--format", "html",
+    done = checked(
+        "mitigate", "--plugin", "reweigh", "--learner", "logistic", "--data", tmp_path / "loans.parquet", *DATA,
+        "--output", tmp_path / "fair.onnx", "--format", "html",
     )  # fmt: skip
-    assert done.exit_code == 0
     page = done.stdout[done.stdout.index("<!doctype") : done.stdout.index("</html>") + 7]
     visit = browse(page)
     assert visit.console == []
@@ -136,15 +118,14 @@ def test_frontier_on_the_command_line(tmp_path: Path):
         "--set", "frontier.jobs=1",
         "--data", str(tmp_path / "loans.parquet"), *DATA, "--state", str(tmp_path / "state.json"),
     )  # fmt: skip
-    done = invoke(*common, "--output", str(tmp_path / "best.onnx"), "--limit", "0.5")
-    assert done.exit_code == 0
+    done = checked(*common, "--output", tmp_path / "best.onnx", "--limit", "0.5")
     assert "◉" in done.stdout
     assert (tmp_path / "best.onnx").stat().st_size > 0
     record = json.loads(invoke(*common, "--format", "json").stdout)
     assert [one["plugin"] for one in record["points"]] == ["baseline", "reweigh", "reweigh"]
-    assert invoke(*common, "--report", str(tmp_path / "f.html"), "--format", "html").exit_code == 0
-    assert invoke("frontier", "--plugin", "reweigh,fairgbm", "--vary", "strength=1", *common[10:]).exit_code == 2
-    assert invoke("frontier", "--vary", "strength=1", *common[10:]).exit_code == 2
+    checked(*common, "--report", tmp_path / "f.html", "--format", "html")
+    checked("frontier", "--plugin", "reweigh,fairgbm", "--vary", "strength=1", *common[10:], code=2)
+    checked("frontier", "--vary", "strength=1", *common[10:], code=2)
 
 
 @pytest.mark.long
@@ -152,7 +133,7 @@ def test_the_page_of_a_registry_version(
     loans_model: Any, tmp_path: Path, faults: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
 ):
     key, certificate, registry = (str(tmp_path / name) for name in ("key", "cert.json", "registry"))
-    assert invoke("key", "new", key).exit_code == 0
+    checked("key", "new", key)
     model, data = str(loans_model.path), str(loans_model.data)
     rule = ("--max", "demographic_parity_difference:sex=0.5")
     invoke("certify", model, "--data", data, *DATA, *rule, "--key", key, "--output", certificate)
@@ -171,8 +152,7 @@ def test_the_page_of_a_registry_version(
     shown = invoke("compare", "credit@1", model, "--data", data, *DATA, "--format", "json")
     assert [one["name"] for one in json.loads(shown.stdout)["models"]] == ["credit@1", Path(model).name]
     invoke("registry", "add", "bare", model, "--registry", registry)
-    refused = invoke("registry", "show", "bare@1", "--format", "html", "--registry", registry)
-    assert refused.exit_code == 2
+    refused = checked("registry", "show", "bare@1", "--format", "html", "--registry", registry, code=2)
     assert refused.stdout == ""
 
 

@@ -9,10 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from tests.commands import invoke
 
 from fairkit_cli.formats import html as one_certificate
-from fairkit_cli.main import app
 from fairkit_cli.render.svg import page
 from fairkit_cli.verifier import bundle
 from fairkit_registry.evidence import certificate
@@ -22,7 +21,7 @@ GOLDEN = Path(__file__).parents[2] / "fairkit_registry" / "golden"
 
 
 def _run(*arguments):
-    return CliRunner().invoke(app, ["verify", *map(str, arguments)])
+    return invoke("verify", *arguments)
 
 
 def test_the_command_writes_the_page(tmp_path):

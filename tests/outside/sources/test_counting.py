@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from tests.commands import checked, invoke
 
 import fairkit
 from fairkit_sql.counted import SqlEngine
@@ -39,22 +40,17 @@ def test_the_counts_of_a_server_are_those_of_its_rows(postgres, loans):
     postgres.run("SELECT 1 FROM loans LIMIT 1")  # it is still there
 
 
-def test_a_certificate_names_the_counts_and_is_counted_again(postgres, loans, fairkit_command, tmp_path):
+def test_a_certificate_names_the_counts_and_is_counted_again(postgres, loans, tmp_path):
     postgres.fill("signed", loans.append_column("said", pa.array([row % 5 < 2 for row in range(loans.num_rows)])))
     address = postgres.address("SELECT * FROM signed")
-    fairkit_command("key", "new", tmp_path / "a.key", "--no-passphrase")
+    invoke("key", "new", tmp_path / "a.key", "--no-passphrase")
     output = tmp_path / "c.json"
     roles = ["--label", "decision", "--favorable", "approved", "--sensitive", "sex", "--predictions", "decision=said"]
     signing = ["--key", tmp_path / "a.key", "--insecure-key", "--output", output]
-    made = fairkit_command(
-        "certify", "--data", address, *roles, "--set", "engine.name=sql", "--set", "engine.no_pull=true", *signing
-    )
-    assert made.exit_code == 0, made.output
-    checked = ["verify", output, "--key", tmp_path / "a.key.pub", "--data", address, "--recompute"]
-    again = fairkit_command(*checked)
-    assert again.exit_code == 0, again.output
+    checked("certify", "--data", address, *roles, "--set", "engine.name=sql", "--set", "engine.no_pull=true", *signing)
+    verified = ["verify", output, "--key", tmp_path / "a.key.pub", "--data", address, "--recompute"]
+    again = checked(*verified)
     assert "the database counts again" in again.output
     postgres.run("UPDATE signed SET said = NOT said WHERE ctid = (SELECT min(ctid) FROM signed)")
-    changed = fairkit_command(*checked)
-    assert changed.exit_code == 1
+    changed = checked(*verified, code=1)
     assert "about other data" in changed.output

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.commands import checked, invoke
 
 import fairkit
 
@@ -108,7 +109,7 @@ def test_a_file_that_is_no_database(tmp_path):
     assert not (tmp_path / "y.db").exists()
 
 
-def test_a_path_in_the_configuration_is_relative_to_it(database, fairkit_command, tmp_path, monkeypatch, loans_model):
+def test_a_path_in_the_configuration_is_relative_to_it(database, tmp_path, monkeypatch, loans_model):
     (tmp_path / ".git").mkdir()  # a repository: its file holds in the folders below
     (tmp_path / "fairkit.toml").write_text(
         f"[data]\npath = '''duckdb:{database.name}?query={ORDERED}'''\n"
@@ -116,8 +117,7 @@ def test_a_path_in_the_configuration_is_relative_to_it(database, fairkit_command
     )
     (tmp_path / "inner").mkdir()
     monkeypatch.chdir(tmp_path / "inner")
-    done = fairkit_command("audit", loans_model.path, "--format", "json")
-    assert done.exit_code == 0, f"{done.output}{done.exception}"
+    done = checked("audit", loans_model.path, "--format", "json")
     assert json.loads(done.stdout)["data"]["source"]["query"] == ORDERED
 
 
@@ -152,26 +152,23 @@ def test_lists_in_a_database_are_columns_of_numbers(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["duckdb", "postgresql"])
-def test_certify_and_recompute(kind, request, fairkit_command, loans_model, tmp_path):
+def test_certify_and_recompute(kind, request, loans_model, tmp_path):
     if kind == "duckdb":
         address = f"duckdb:{request.getfixturevalue('database')}?query={ORDERED}"
     else:
         address = request.getfixturevalue("postgres").address(ORDERED)
     key, certificate = tmp_path / "key", tmp_path / "c.json"
-    fairkit_command("key", "new", key)
-    done = fairkit_command(
+    invoke("key", "new", key)
+    done = checked(
         "--timings", "certify", loans_model.path, "--data", address, *ROLES, "--key", key, "--output", certificate
     )
-    assert done.exit_code == 0, f"{done.output}{done.exception}"
     told = ["verify", certificate, "--key", f"{key}.pub", "--model", loans_model.path, "--data"]
-    held = fairkit_command(*told, address, "--recompute", "--format", "json")
-    assert held.exit_code == 0, f"{held.output}{held.exception}"
+    held = checked(*told, address, "--recompute", "--format", "json")
     source = json.loads(held.stdout)["certificate"]["data"]["source"]
     assert source["kind"] == kind
     assert source["query"] == ORDERED
     assert "fk@" not in source["address"]
-    turned = fairkit_command(*told, address.replace("ORDER BY income", "ORDER BY income DESC"))
-    assert turned.exit_code == 1
+    turned = checked(*told, address.replace("ORDER BY income", "ORDER BY income DESC"), code=1)
     assert "rows that were signed in another order" in turned.output
     no_secret_in(done.output, held.output, certificate.read_bytes())
 
@@ -238,7 +235,7 @@ def test_a_connection_that_breaks_in_the_middle(postgres, snapshots):
     assert list(snapshots.iterdir()) == []
 
 
-def test_who_may_not_come_in(postgres, fairkit_command, monkeypatch, tmp_path):
+def test_who_may_not_come_in(postgres, monkeypatch, tmp_path):
     output = tmp_path / "r.json"
     for address, password, said in (
         (f"postgresql://fk@127.0.0.1:{postgres.port}/loans", "sesame-is-wrong", "password authentication failed"),
@@ -252,11 +249,10 @@ def test_who_may_not_come_in(postgres, fairkit_command, monkeypatch, tmp_path):
         ("postgresql:loans", SECRETS["PGPASSWORD"], "are written postgresql://user@host:port/database"),
     ):
         monkeypatch.setenv("PGPASSWORD", password)
-        done = fairkit_command(
+        done = checked(
             "audit", "--data", f"{address}?query=SELECT 1 AS d", "--predictions", "decision=d", "--sensitive", "d",
-            "--output", output, "--format", "json",
+            "--output", output, "--format", "json", code=2
         )  # fmt: skip
-        assert done.exit_code == 2
         assert said in done.output, address
         assert "sesame" not in done.output
         assert not output.exists()

@@ -10,6 +10,7 @@ import threading
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pytest
+from tests.commands import checked, invoke
 
 import fairkit
 import fairkit_stores as stores
@@ -43,18 +44,16 @@ def test_a_csv_column_that_widens_later_is_read_again(bucket):
     assert found.source.types["a"] == pa.string()
 
 
-def test_audit_certify_and_recompute(bucket, loans, loans_model, fairkit_command, tmp_path):
+def test_audit_certify_and_recompute(bucket, loans, loans_model, tmp_path):
     address = bucket.write("certified.parquet", loans)
     key, certificate = tmp_path / "key", tmp_path / "c.json"
-    fairkit_command("key", "new", key)
-    done = fairkit_command(
+    invoke("key", "new", key)
+    done = checked(
         "--timings", "certify", loans_model.path, "--data", address, *ROLES, "--key", key, "--output", certificate,
         "--max", "demographic_parity_difference:sex=1",
     )  # fmt: skip
-    assert done.exit_code == 0, done.output
     told = ["verify", certificate, "--key", f"{key}.pub", "--model", loans_model.path, "--data", address]
-    held = fairkit_command(*told, "--recompute", "--format", "json")
-    assert held.exit_code == 0, held.output
+    held = checked(*told, "--recompute", "--format", "json")
     record = json.loads(held.stdout)
     assert "findings, computed again" in record["held"][-1]
     source = record["certificate"]["data"]["source"]
@@ -63,12 +62,10 @@ def test_audit_certify_and_recompute(bucket, loans, loans_model, fairkit_command
     assert source["version"]["ETag"]
     no_secret_in(done.output, held.output, certificate.read_bytes())
     bucket.write("certified.parquet", loans.slice(1))
-    changed = fairkit_command(*told)
-    assert changed.exit_code == 1
+    changed = checked(*told, code=1)
     assert "refused" in changed.output
     bucket.write("certified.parquet", pa.concat_tables([loans.slice(1), loans.slice(0, 1)]))
-    turned = fairkit_command(*told)
-    assert turned.exit_code == 1
+    turned = checked(*told, code=1)
     assert "rows that were signed in another order" in turned.output
 
 
@@ -98,7 +95,7 @@ def test_an_object_removed_between_two_readings(bucket, loans):
         data.read()
 
 
-def test_the_command_says_one_sentence_and_writes_nothing(bucket, loans, loans_model, fairkit_command, tmp_path):
+def test_the_command_says_one_sentence_and_writes_nothing(bucket, loans, loans_model, tmp_path):
     bucket.write("empty/x.txt", loans)
     output = tmp_path / "report.json"
     for address, said in (
@@ -113,10 +110,9 @@ def test_the_command_says_one_sentence_and_writes_nothing(bucket, loans, loans_m
         ("s3://data/x?endpoint=nothing://x", "no address such as http://host:port"),
         ("nowhere://data/x", "no source is installed for addresses that begin with nowhere:"),
     ):
-        done = fairkit_command(
-            "audit", loans_model.path, "--data", address, *ROLES, "--output", output, "--format", "json"
+        done = checked(
+            "audit", loans_model.path, "--data", address, *ROLES, "--output", output, "--format", "json", code=2
         )
-        assert done.exit_code == 2
         assert said in done.output, address
         assert "\n" not in done.output.strip()
         no_secret_in(done.output)
@@ -151,13 +147,12 @@ def test_the_command_says_one_sentence_and_writes_nothing(bucket, loans, loans_m
         "unknown://host/x?token={secret}",
     ],
 )
-def test_a_secret_in_an_address_is_refused_and_not_shown(address, fairkit_command, tmp_path, monkeypatch):
+def test_a_secret_in_an_address_is_refused_and_not_shown(address, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     (tmp_path / "x.db").write_bytes(b"")
     for secret in ("hunter2-Open", "a/b+c=Open"):
-        done = fairkit_command("audit", "--data", address.format(secret=secret), "--predictions", "decision=d")
-        assert done.exit_code == 2, done.output
+        done = checked("audit", "--data", address.format(secret=secret), "--predictions", "decision=d", code=2)
         assert "Open" not in done.output
         assert done.output.startswith("fairkit: ")
 
@@ -274,24 +269,20 @@ def test_an_address_of_google_storage_is_resolved(monkeypatch):
     assert path == "bucket/a b/c%20d.parquet"
 
 
-def test_configuration_compare_and_mitigate(bucket, loans, loans_model, fairkit_command, tmp_path, monkeypatch):
+def test_configuration_compare_and_mitigate(bucket, loans, loans_model, tmp_path, monkeypatch):
     address = bucket.write("configured.parquet", loans)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "fairkit.toml").write_text(
         f'[data]\npath = "{address}"\nlabel = "decision"\nfavorable = "approved"\nsensitive = ["sex"]\n'
     )
-    audited = fairkit_command("audit", loans_model.path, "--format", "json")
-    assert audited.exit_code == 0, audited.output
+    audited = checked("audit", loans_model.path, "--format", "json")
     assert json.loads(audited.stdout)["data"]["source"]["address"] == address
-    later = fairkit_command("compare", loans_model.path, "--data", loans_model.data, "--against", address)
-    assert later.exit_code == 0, later.output
-    made = fairkit_command(
+    checked("compare", loans_model.path, "--data", loans_model.data, "--against", address)
+    checked(
         "mitigate", "--plugin", "reweigh", "--learner", "logistic", "--set", "sensitive=sex", "--output", "fair.onnx"
     )
-    assert made.exit_code == 0, f"{made.output}{made.exception}"
     assert (tmp_path / "fair.onnx").exists()
-    looked = fairkit_command("init", address, "--force")
-    assert looked.exit_code == 0
+    checked("init", address, "--force")
     assert f'path = "{address}"' in (tmp_path / "fairkit.toml").read_text()
 
 
