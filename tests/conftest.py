@@ -24,10 +24,9 @@ LONGEST = (
     "fairkit_registry/test_crash.py",
     "outside/distributed/test_certificates.py",
     "outside/sources/test_queries.py",
-    "fairkit_mlflow/test_aliases.py",
+    "fairkit_mlflow/test_evaluator.py",
     "docs/test_pages.py",
     "docs/test_site.py",
-    "docs/test_tutorial.py",
     "fairkit_repair/test_estimators.py",
 )
 """Files that take longest, or bring a room of `TOGETHER` with them: begun first, so that no worker waits at the end."""
@@ -41,7 +40,7 @@ TOGETHER = (
 
 OUTSIDE = (
     ROOT / "tests" / "outside",
-    *(ROOT / "tests" / "docs" / f"test_{name}.py" for name in ("from_fairlearn", "pages", "site", "tutorial")),
+    *(ROOT / "tests" / "docs" / f"test_{name}.py" for name in ("from_fairlearn", "pages", "site")),
 )
 """Folders and files that start servers or fresh environments, or run whole pages as typed: all are long."""
 

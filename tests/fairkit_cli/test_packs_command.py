@@ -264,8 +264,14 @@ def test_strict_says_which_clauses_cannot_be_rested_on_and_a_person_accepts(
     assert made["items"][0]["states"][-1].endswith("Today (2026-11-24): applies.")
     assert "grey: Regulation 10-1-1, section 5: not compared with the official text" in page.stderr
     accepted = checked(
-        *report, "--strict", "--accept-unread", "J. <Doe>", "--output", tmp_path / "p.html", code=3
-    # the gap stays
+        *report,
+        "--strict",
+        "--accept-unread",
+        "J. <Doe>",
+        "--output",
+        tmp_path / "p.html",
+        code=3,
+        # the gap stays
     )
     assert "fairkit: grey:" not in accepted.stderr
     shown = (tmp_path / "p.html").read_text("utf-8")

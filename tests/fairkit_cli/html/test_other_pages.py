@@ -1,12 +1,14 @@
-"""Pages of comparisons, mitigations and frontiers, from the commands that write them."""
+"""Other pages than that of an audit: every number is there, names are text, and a browser has nothing to say."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -14,8 +16,11 @@ from tests.commands import checked, invoke
 
 import fairkit
 from fairkit.models.columns import PredictedColumns
+from fairkit.results.report import Report  # noqa: TC001 -- pytest reads annotations
+from fairkit.support.escaping import interval, number
 from fairkit_cli.formats import html as comparison_page
 from fairkit_cli.formats import html as frontier_page
+from fairkit_cli.formats import html as report_page
 from fairkit_comparing.run import compare
 from fairkit_repair.frontiers.state import Frontier, Measure, Point
 
@@ -159,3 +164,159 @@ def test_the_page_of_a_registry_version(
 @pytest.mark.parametrize("command", ["audit", "compare", "frontier"])
 def test_help_says_html(command: str):
     assert "html" in invoke(command, "--help").stdout
+
+
+# Pages from certificates and packs in a browser: no fault for a screen reader, no request, no script of theirs.
+EVIL = "<img src=http://page.invalid/x.png onerror=alert(1)>"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two certificates of one table, whose groups have a hostile name, and a key."""
+    pytest.importorskip("scipy", reason="exact tests need scipy: pip install 'fairkit[packs]'")
+    here = tmp_path_factory.mktemp("pages")
+    rng = np.random.default_rng(4)
+    sex = rng.choice([EVIL, "m"], 400)
+    pq.write_table(pa.table({"sex": sex, "chosen": rng.integers(0, 2, 400)}), here / "d.parquet")
+    checked("key", "new", here / "key")
+    for name in ("one", "two"):
+        checked(
+            "certify", "--data", here / "d.parquet", "--predictions", "decision=chosen", "--sensitive", "sex",
+            "--key", here / "key", "--output", here / f"{name}.json",
+            "--set", f"about.owner={EVIL}",
+        )  # fmt: skip
+    return here
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("pack", [None, "ugesp"])
+def test_axe_finds_no_serious_fault_and_nothing_is_asked_for(
+    pack: str | None, folder: Path, browse: Callable[..., Any], faults: Callable[..., list[str]]
+):
+    told = [folder / "one.json", folder / "two.json"] if pack is None else [folder / "one.json", "--pack", pack]
+    page = invoke("report", *told, "--key", folder / "key.pub").stdout
+    assert faults(page) == []
+    seen = browse(page)
+    assert seen.requests == []
+    assert seen.console == []
+    assert "<img" not in seen.dom
+    assert seen.dom.count("<script") == 1
+
+
+# The section of groups that nobody named, in a real browser.
+@pytest.fixture(scope="module")
+def planted() -> Report:
+    """Decisions that treat young people from the north worse."""
+    pytest.importorskip("numba")
+    rng = np.random.default_rng(0)
+    rows = 8_000
+    region, age = rng.choice(["north", "south", "east"], rows), rng.integers(18, 80, rows)
+    worse = (region == "north") & (age < 35)
+    said = rng.random(rows) < np.where(worse, 0.2, 0.6)
+    data = fairkit.load_data(
+        {"region": region, "age": age, "said": said.astype(int), "y": (rng.random(rows) < 0.5).astype(int)},
+        label="y",
+        favorable=1,
+        sensitive=["region", "age:35:60"],
+    )
+    return fairkit.audit(fairkit.PredictedColumns(decision="said"), data, auditors=["subgroups"])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("flags", [(), ("--blink-settings=preferredColorScheme=0",)])
+def test_axe_finds_no_serious_fault(faults: Callable[..., list[str]], planted: Report, flags: tuple[str, ...]):
+    page = report_page(planted)
+    assert "Groups that nobody named" in page
+    assert "north" in page
+    assert faults(page, *flags) == []
+
+
+@pytest.mark.long
+def test_a_browser_opens_it_without_errors_or_requests(browse: Callable[..., Any], planted: Report):
+    visit = browse(report_page(planted))
+    assert visit.console == []
+    assert visit.requests == []
+
+
+# The page of references and strata: every number is there, names are text, and a browser has nothing to say.
+SCRIPT = "<script>alert(1)</script>"
+
+
+class Cells(HTMLParser):
+    """The rows of every table, by its label."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tables: dict[str, list[list[str]]] = {}
+        self._label, self._open = "", False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "table":
+            self._label = str(dict(attrs)["aria-label"])
+            self.tables[self._label] = []
+        if tag == "tr":
+            self.tables[self._label].append([])
+        if tag in ("th", "td"):
+            self.tables[self._label][-1].append("")
+            self._open = True
+
+    def handle_endtag(self, tag: str) -> None:
+        self._open = self._open and tag not in ("th", "td")
+
+    def handle_data(self, data: str) -> None:
+        if self._open:
+            self.tables[self._label][-1][-1] += data
+
+
+@pytest.fixture(scope="module")
+def report() -> fairkit.Report:
+    table = fairkit.datasets.table("admissions")
+    names = ["department", "sex", "admitted"]
+    evil = [SCRIPT if value == "A" else value for value in table.column("department").to_pylist()]
+    columns = {name: table.column(name).to_pylist() for name in names} | {"department": evil}
+    data = fairkit.load_data(columns, sensitive=["sex"], within=["department"], reference=["sex=male"])
+    return fairkit.audit(fairkit.PredictedColumns(decision="admitted"), data)
+
+
+def test_the_tables_have_the_numbers_of_the_report(report: fairkit.Report) -> None:
+    found = Cells()
+    found.feed(report_page(report))
+    against = found.tables["Groups of sex against male"]
+    ratio = report.find("impact_ratio", "sex")
+    assert ["impact_ratio", "female", number(ratio.value), interval(ratio.groups[0].interval)] in against
+    pooled = report.find("demographic_parity_difference", "sex", within="department")
+    rows = found.tables["Groups of sex inside the strata of department, pooled"]
+    row = next(row for row in rows if row[0] == "demographic_parity_difference")
+    assert row[2:4] == [number(pooled.value), interval(pooled.interval)]
+    own = found.tables["demographic_parity_difference in each stratum: female minus male"]
+    assert len(own) == 7
+    assert [row[4] for row in own[1:]] == [number(one.value) for one in pooled.strata]
+    assert sum("few rows" in row for row in own) == sum(one.few for one in pooled.strata)
+
+
+def test_names_of_strata_are_text(report: fairkit.Report) -> None:
+    assert SCRIPT not in report_page(report)
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in report_page(report)
+
+
+def test_without_conditions_there_is_no_section() -> None:
+    data = fairkit.datasets.admissions()
+    plain = fairkit.load_data(
+        {name: fairkit.datasets.table("admissions").column(name).to_pylist() for name in ("sex", "admitted")},
+        sensitive=["sex"],
+    )
+    assert data.roles.within
+    page = report_page(fairkit.audit(fairkit.PredictedColumns(decision="admitted"), plain))
+    assert "inside the strata" not in page
+    assert "against" not in page
+
+
+@pytest.mark.long
+def test_a_browser_shows_it(
+    browse: Callable[..., Any], faults: Callable[..., list[str]], report: fairkit.Report
+) -> None:
+    page = report_page(report)
+    seen = browse(page)
+    assert not seen.console
+    assert not seen.requests
+    assert not faults(page)
