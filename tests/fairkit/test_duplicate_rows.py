@@ -227,7 +227,7 @@ def test_equal_cells_have_equal_hashes() -> None:
 
 
 @pytest.mark.parametrize("name", ["id", "person_id", "PersonID", "customerId", "ssn", "email", "applicant.id", "user"])
-def test_names_of_ids(name: str) -> None:
+def test_names_of_ids_are_recognised(name: str) -> None:
     assert looks_like_id(name)
 
 

@@ -35,7 +35,7 @@ def test_anything_with_the_stream_interface() -> None:
     assert rate(pa.RecordBatchReader.from_batches(TABLE.schema, TABLE.to_batches(30))) == 0.75
 
 
-def test_a_duckdb_relation() -> None:
+def test_a_duckdb_relation_is_read() -> None:
     duckdb = pytest.importorskip("duckdb", reason="DuckDB is not installed")
     with duckdb.connect() as connection:
         connection.register("t", TABLE)
@@ -43,7 +43,7 @@ def test_a_duckdb_relation() -> None:
         assert rate(relation) == 0.75
 
 
-def test_a_polars_frame() -> None:
+def test_a_polars_frame_is_read() -> None:
     polars = pytest.importorskip("polars", reason="polars is not installed")
     assert rate(polars.from_arrow(TABLE)) == 0.75
 

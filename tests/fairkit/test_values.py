@@ -36,7 +36,7 @@ from fairkit.data.roles import good_value
         ("status", ["approved", "not approved"], "approved"),
     ],
 )
-def test_the_good_value(name, values, good):
+def test_the_good_value_is_proposed_where_words_say_it(name, values, good):
     assert good_value(name, values) == good
 
 

@@ -120,7 +120,7 @@ def test_the_file_adds_up_the_trees_as_xgboost_does():
     np.testing.assert_allclose(model.margins(matrix), expected, atol=1e-7)
 
 
-def test_many_classes():
+def test_a_file_of_several_classes_gives_the_probabilities_of_the_model():
     rows = table(classes=3)
     assert rows.task == "multiclass"
     model = fit(rows, n_estimators=20)
@@ -233,7 +233,7 @@ def test_a_numeric_sensitive_column():
     np.testing.assert_allclose(model.metric.matrix[age], 0.0, atol=1e-12)
 
 
-def test_as_an_estimator():
+def test_it_is_an_estimator_of_scikit_learn():
     data = frame()
     X = np.column_stack([data["skill"], data["age"]])
     sex = np.array(data["sex"])
@@ -260,12 +260,12 @@ def test_as_an_estimator():
         ({"validation_share": 0.01, "target_gap": 0.1}, "too few"),
     ],
 )
-def test_bad_parameters(values, message):
+def test_bad_parameters_are_refused(values, message):
     with pytest.raises((ParameterError, DataError), match=message):
         fit(**values)
 
 
-def test_everything_projected_out():
+def test_a_table_without_a_direction_left_is_refused():
     rows = table()
     only = {"sex": rows.columns["sex"]}
     narrow = Table(

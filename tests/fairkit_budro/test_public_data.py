@@ -56,7 +56,7 @@ def inner_maxima(public_data):
 
 @pytest.mark.long
 @pytest.mark.parametrize(("number", "expected"), TRACE.items())
-def test_the_german_trace(inner_maxima, number, expected):
+def test_the_inner_maxima_are_those_of_the_authors(inner_maxima, number, expected):
     assert inner_maxima[number] == pytest.approx(expected, abs=0.0015)
 
 

@@ -43,7 +43,7 @@ def test_options_and_configuration_say_the_same(run, decided, tmp_path):
     assert json.loads(written.stdout)["model"] is None
 
 
-def test_certify_and_verify(run, decided):
+def test_decisions_are_certified_and_verified_without_a_model(run, decided):
     assert run("key", "new", "k").exit_code == 0
     limit = ("--max", "demographic_parity_difference:sex=0.4")
     made = run("certify", *SAID, "--data", decided, *limit, "--key", "k", "--output", "c.json")
@@ -57,7 +57,7 @@ def test_certify_and_verify(run, decided):
     assert "no model was seen" in refused.stdout
 
 
-def test_compare(run, decided):
+def test_columns_are_compared_as_models(run, decided):
     about = ("--data", decided, "--label", "repaid", "--favorable", "1", "--sensitive", "sex")
     result = run("compare", "--predictions", "score=p", "--predictions", "decision=approved", *about)
     assert result.exit_code == 0, result.output

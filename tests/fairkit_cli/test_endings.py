@@ -51,7 +51,7 @@ def test_a_bug_is_one_line_code_70_and_a_file_that_only_the_user_reads(state, mo
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_old_reports_go(state, monkeypatch):
+def test_old_reports_of_bugs_go(state, monkeypatch):
     monkeypatch.setattr(failures, "KEPT", 2)
     for _ in range(4):
         _broken(monkeypatch, KeyError("x"))
@@ -138,7 +138,7 @@ def test_a_reader_that_leaves_is_code_2_and_no_traceback():
 
 @pytest.mark.long
 @pytest.mark.parametrize(("closed", "code"), [(">&-", 2), ("<&-", 0), ("2>&-", 0)])
-def test_closed_streams(closed, code, tmp_path):
+def test_closed_streams_end_without_a_traceback(closed, code, tmp_path):
     ended = subprocess.run(
         ["bash", "-c", f'"$@" {closed}', "-", *COMMAND, "plugins", "list"],
         capture_output=True,

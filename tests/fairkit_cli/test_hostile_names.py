@@ -135,7 +135,7 @@ def _check(text: str, output_format: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("output_format", ["table", "json", "junit", "html"])
-def test_audit(run, files, output_format, tmp_path):
+def test_an_audit_shows_no_name_that_acts(run, files, output_format, tmp_path):
     _, model, data = files
     call = ("audit", model, "--data", data, *ROLES, *RULES, "--format", output_format)
     result = run(*call, codes=(1, 3))
@@ -170,7 +170,7 @@ def test_a_terminal_gets_colours_and_nothing_else(files):
 
 @pytest.mark.long
 @pytest.mark.parametrize("output_format", ["table", "json", "html"])
-def test_compare(run, files, output_format):
+def test_a_comparison_shows_no_name_that_acts(run, files, output_format):
     folder, model, data = files
     result = run(
         "compare", model, folder / "other[x]\x1b.onnx", "--data", data, *ROLES, "--format", output_format, codes=(0,)
@@ -180,7 +180,7 @@ def test_compare(run, files, output_format):
 
 @pytest.mark.long
 @pytest.mark.parametrize("output_format", ["table", "json", "html"])
-def test_mitigate(run, files, output_format, tmp_path):
+def test_a_repair_shows_no_name_that_acts(run, files, output_format, tmp_path):
     _, model, data = files
     result = run(
         *("mitigate", "--plugin", "rto", "--model", model, "--data", data, *ROLES, "--set", "min_group=2"),
@@ -192,7 +192,7 @@ def test_mitigate(run, files, output_format, tmp_path):
 
 @pytest.mark.long
 @pytest.mark.parametrize("output_format", ["table", "json", "html"])
-def test_frontier(run, files, output_format, tmp_path):
+def test_a_frontier_shows_no_name_that_acts(run, files, output_format, tmp_path):
     _, _, data = files
     result = run(
         *(
@@ -297,7 +297,7 @@ f()
 
 @pytest.mark.long
 @pytest.mark.parametrize("output_format", ["table", "json"])
-def test_plugins(run, tmp_path, monkeypatch, output_format):
+def test_the_list_of_plugins_shows_no_name_that_acts(run, tmp_path, monkeypatch, output_format):
     bad = tmp_path / "odd[x]\x1b.py"
     bad.write_text(PLUGIN, "utf-8")
     good = tmp_path / "odd_good.py"

@@ -232,7 +232,7 @@ def test_somebody_elses_certificate_is_a_note_where_another_one_holds(run, made,
     assert "note: certificate" in ok(run("registry", "verify", "credit@1", *key)).stdout
 
 
-def test_cards(run, made):
+def test_a_version_is_shown_as_every_kind_of_card(run, made):
     loaded(run, made)
     assert ok(run("registry", "show", "credit@production", "--format", "markdown")).stdout.startswith(
         "# Model card: credit@1"
@@ -265,7 +265,7 @@ def test_export_import_and_verify_of_an_archive(run, made, tmp_path):
     assert "not signed by a key" in message(run("registry", "import", "a.tar", *other, "--key", made / "stranger.pub"))
 
 
-def test_check_and_gc(run, made, tmp_path):
+def test_a_check_tells_the_head_and_removes_what_is_lost(run, made, tmp_path):
     loaded(run, made)
     record = json.loads(ok(run("registry", "check", "--format", "json")).stdout)
     assert record["clean"] is True

@@ -176,7 +176,7 @@ def _check(screens, groups, monkeypatch):
 
 
 @pytest.mark.long
-def test_every_screen(files, made, monkeypatch):
+def test_every_screen_fits_its_width(files, made, monkeypatch):
     _check(quick(made), files[1], monkeypatch)
 
 
@@ -185,7 +185,7 @@ def test_every_screen_of_models(files, made, monkeypatch):
     _check(trained(made), files[1], monkeypatch)
 
 
-def test_terminals_and_pipes(files, monkeypatch):
+def test_a_terminal_is_as_wide_as_it_is_and_a_pipe_gets_whole_lines(files, monkeypatch):
     """A terminal's width counts; a pipe gets whole lines unless COLUMNS says how wide it is."""
     folder, groups = files
     data = fairkit.load_data(

@@ -248,7 +248,7 @@ def test_areas_agree_with_scikit_learn():
         assert found.values[model, 0] == pytest.approx(roc_auc_score(outcome, scores[model], sample_weight=weights))
 
 
-def test_regressions_and_classes():
+def test_regressions_and_several_classes_are_compared():
     source = table(900, 7)
     data = fairkit.load_data(source, label="t", sensitive=["g"])
     result = compare([A, B], data)
@@ -321,7 +321,7 @@ def loans() -> fairkit.Dataset:
     return fairkit.load_data(loans_table(700, 3), label="decision", favorable="approved", sensitive="sex")
 
 
-def test_bad_input():
+def test_bad_input_is_refused():
     data = load(table(300, 8))
     with pytest.raises(fairkit.ParameterError, match="two models"):
         compare([A], data)

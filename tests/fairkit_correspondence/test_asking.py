@@ -359,7 +359,7 @@ def reply(content, finish="stop", **message):
         (None, "refused", None),
     ],
 )
-def test_options(text, outcome, value):
+def test_replies_are_read_as_options(text, outcome, value):
     found = read_reply(reply(text), YES, 1, logprobs=False)
     assert (found.outcome, found.values) == (outcome, (value,))
 
@@ -387,7 +387,7 @@ def test_filters_refusals_and_cut_off_replies():
         ("-1", None),
     ],
 )
-def test_scores(text, value):
+def test_replies_are_read_as_scores(text, value):
     assert read_reply(reply(text), SCORE, 1, logprobs=False).values == (
         value if value is None else pytest.approx(value),
     )
@@ -396,7 +396,7 @@ def test_scores(text, value):
 @pytest.mark.parametrize(
     ("outcome", "values"), [("first", (0.0, 1.0, 0.0)), ("top-2", (0.0, 1.0, 1.0)), ("place", (0.0, 1.0, 0.5))]
 )
-def test_orders(outcome, values):
+def test_replies_are_read_as_orders(outcome, values):
     question = Question(text="?", list_size=3, outcome=outcome)
     assert read_reply(reply("B, C, A"), question, 3, logprobs=False).values == values
     # what is left out could stand anywhere

@@ -445,7 +445,7 @@ def test_law_school_s_frontier_beats_the_constant_and_holds_on_test_rows(public_
 
 
 @pytest.mark.long
-def test_communities_and_crime(public_data):
+def test_communities_and_crime_lose_their_disparity(public_data):
     import pandas as pd
 
     frame = pd.read_parquet(public_data / "communities_crime.parquet")

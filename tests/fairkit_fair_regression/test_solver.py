@@ -310,7 +310,7 @@ def test_what_does_not_go_together_is_told(values, learner, match):
 # Theorem 4 of Agarwal, Dudík & Wu (2019): the algorithm ends, and what its mixture keeps.
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(("bound", "nu"), [(10.0, 0.05), (100.0, 0.01)])
-def test_theorem_4(seed, bound, nu):
+def test_the_algorithm_ends_and_keeps_what_theorem_4_promises(seed, bound, nu):
     """At most 16 B² log(2 |A| N + 1) / ν² iterations; cost ≤ cost(Q) + 2ν; |γ| ≤ ε + (2 + 2ν) / B."""
     from scipy.optimize import linprog
 

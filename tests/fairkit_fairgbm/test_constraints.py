@@ -111,7 +111,7 @@ def test_excess_is_the_violation_less_a_standard_error():
     assert constraints.excess(rates([0.3, 0.1]), cells) == pytest.approx(0.2 - error)
 
 
-# select
+# Which model of a search is kept.
 FNR = Constraints(("fnr",), (0.05,))
 
 
@@ -205,7 +205,7 @@ def test_the_mixture_is_at_least_as_good_as_any_on_a_grid_and_is_small(seed):
         assert error <= best + 1e-9
 
 
-def test_last_and_all():
+def test_last_is_one_model_and_all_are_drawn_alike():
     path = [moment(0.1, [0.1, 0.1])] * 4
     assert choose("last", path, FNR).rounds == (4,)
     every = choose("all", path, FNR)

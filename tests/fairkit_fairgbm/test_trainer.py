@@ -136,7 +136,7 @@ def test_a_proxy_adds_a_bounded_newton_step():
     )
 
 
-# trainer
+# The trainer.
 def sample(n=3000, seed=0, groups=2, weighted=False):
     """Group 1 is harder to recognise as positive: an unconstrained model misses more of them."""
     rng = np.random.default_rng(seed)

@@ -42,7 +42,7 @@ def test_decisions_follow_u_and_their_share_is_the_probability():
     assert run_columns(run, SCORES, u=np.full(4, np.nextafter(np.float32(1), np.float32(0))))["decision"][2] == 1
 
 
-def test_prefix_sums():
+def test_prefix_sums_are_those_of_numpy():
     graph = GraphBuilder()
     parts = stack_members(graph, [graph.input(name, "float") for name in SCORES])
     graph.output("sums", add_prefix_sums(graph, parts, 3), width=3)

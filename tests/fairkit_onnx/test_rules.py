@@ -80,18 +80,18 @@ def test_bins_that_were_chosen_elsewhere_are_asked_for():
         learn_keys(columns, groups_of([0, 0, 1], ("young", "old"), "age", edges=((25.0,),)))
 
 
-def test_groups_without_columns():
+def test_groups_without_columns_are_refused():
     with pytest.raises(DataError, match="without the columns"):
         learn_keys({}, Groups(None, ("a", "b"), np.array([0, 1])))
 
 
-def test_an_absent_column():
+def test_an_absent_column_is_refused():
     keys = learn_keys({"g": np.array(["a", "b"], dtype=object)}, groups_of([0, 1], ("a", "b"), "g"))
     with pytest.raises(DataError, match="needs the sensitive column 'g'"):
         keys.codes({"h": np.zeros(2)})
 
 
-def test_too_many_combinations(monkeypatch):
+def test_too_many_combinations_are_refused(monkeypatch):
     monkeypatch.setattr(rules_module, "MAX_CELLS", 8)
     columns = {"a": np.arange(4), "b": np.arange(4)}
     with pytest.raises(ModelError, match="25 combinations"):
@@ -116,7 +116,7 @@ def test_the_rule_as_json():
     assert "pooled" in described["unseen"]
 
 
-# encode
+# Encoders.
 def texts(*values):
     return np.array(values, dtype=object)
 

@@ -191,7 +191,7 @@ def test_what_is_no_lock_is_one_message(raw):
         PolicyLock.read(raw)
 
 
-def test_by_command(loans_model, signer, tmp_path, monkeypatch):
+def test_the_commands_lock_certify_and_promote(loans_model, signer, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("FAIRKIT_REGISTRY", str(tmp_path / "registry"))

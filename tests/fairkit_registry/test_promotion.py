@@ -395,7 +395,7 @@ def test_the_file_of_a_bad_certificate_that_is_taken_away_does_not_make_the_good
     assert "cannot be read" in texts(decision)[0]
 
 
-# compare
+# How a metric is compared with that of the version before.
 def test_two_symmetric_intervals_add_in_squares(make):
     before, after = make.finding("m", 0.5, 0.03), make.finding("m", 0.6, 0.04)
     assert difference_interval(before, after, 0.95) == pytest.approx((0.05, 0.15))

@@ -410,7 +410,7 @@ def test_a_list_that_an_earlier_version_took_in_is_never_dropped_in_silence(cred
     assert told(registry, "refused") == ("pass", "")
 
 
-def test_by_command(credit, signer, stranger, tmp_path):
+def test_the_commands_revoke_and_refuse(credit, signer, stranger, tmp_path):
     registry, _, second = credit
 
     def run(*words, code=0):

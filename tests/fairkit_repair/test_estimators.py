@@ -111,7 +111,7 @@ def test_randomized_models_tell_their_chance():
     np.testing.assert_array_equal(fitted.predict(X) == "yes", chance >= 0.5)
 
 
-def test_bad_input():
+def test_bad_input_is_refused():
     X, y = people()
     with pytest.raises(DataError, match="sensitive_features has 3 rows, X has 600"):
         small().fit(X, y, sensitive_features=["f", "m", "f"])
@@ -270,7 +270,7 @@ def test_several_columns_are_crossed_and_parameters_are_scikit_learns(rows):
     assert np.ptp(rates) <= 1e-6
 
 
-def test_what_is_refused(rows):
+def test_bad_input_of_post_processing_is_refused(rows):
     X, y, sex, model = rows
     Estimator = post_estimator(RandomizedThresholds)
     with pytest.raises(ParameterError, match="give model="):

@@ -99,7 +99,7 @@ def test_a_model_that_learned_from_other_rows_is_measured_as_it_is(tmp_path: Pat
         ([[0.6, 0.4], [0.4, 0.6]], None, False),
     ],
 )
-def test_what_is_constant(score, chance, constant):
+def test_a_constant_prediction_is_seen(score, chance, constant):
     told = None if chance is None else np.array(chance)
     assert is_constant(Prediction(score=np.array(score), decision_probability=told)) is constant
 

@@ -225,7 +225,7 @@ def test_equal_opportunity_is_learned_from_the_favorable_outcomes(small):
 
 @pytest.mark.parametrize("solver", ["exact", "sgd"])
 @pytest.mark.parametrize("epsilon", [0, 0.01])
-def test_covariance_within_subgroups(small, solver, epsilon):
+def test_covariance_is_kept_within_every_subgroup(small, solver, epsilon):
     model = fit(small, "sex+race", constraint="covariance", gamma=0.2, tolerance=epsilon, solver=solver)
     h = chances(model, small)
     s = (small["sex"] == "M").astype(float)
@@ -236,7 +236,7 @@ def test_covariance_within_subgroups(small, solver, epsilon):
     assert model.details["rho"] is None
 
 
-def test_weighted_rows(small):
+def test_weights_count_in_the_constraint(small):
     weights = np.random.default_rng(1).integers(1, 4, 500).astype(float)
     table = Table.from_dataset(
         fairkit.load_data(small | {"w": weights}, label="y", favorable=1, sensitive="sex", features=["x"], weights="w")
@@ -265,12 +265,12 @@ def test_a_rate_that_moves_every_group_the_same_way_is_told(small):
         ({"gama": 0.1}, "Did you mean 'gamma'"),
     ],
 )
-def test_bad_parameters(values, message):
+def test_bad_parameters_are_refused(values, message):
     with pytest.raises(ParameterError, match=message):
         RandomizedThresholds.with_values(values)
 
 
-def test_bad_rows(small):
+def test_bad_rows_are_refused(small):
     with pytest.raises(DataError, match="first sensitive column has 3"):
         fit(small, "race+sex", constraint="covariance")
     few = dict(small, y=np.where((small["sex"] == "F") & (np.arange(500) > 40), 0, small["y"]))

@@ -163,7 +163,7 @@ def test_weights_are_repetitions():
 
 @pytest.mark.parametrize("groups", [3, 40])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_sorting_into_groups(groups, weighted):
+def test_groups_are_sorted_with_their_weights(groups, weighted):
     rng = np.random.default_rng(4)
     margins, codes = rng.uniform(-1, 1, 2_000), rng.integers(0, groups + 1, 2_000)
     weights = rng.integers(0, 3, 2_000).astype(float) if weighted else None

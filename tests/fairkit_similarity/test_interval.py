@@ -32,7 +32,7 @@ def coverage(draws, size, epsilon=0.1):
     return inside / draws, below / draws
 
 
-def test_coverage():
+def test_intervals_cover_the_population():
     two_sided, one_sided = coverage(draws=100, size=250)
     # three standard errors of a share over 100 draws: .065; benchmarks/individual_coverage.py draws 500
     assert two_sided >= 0.95 - 0.065

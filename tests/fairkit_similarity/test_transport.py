@@ -302,7 +302,7 @@ def test_a_weight_of_two_is_a_row_twice():
     np.testing.assert_allclose(one.label_weights, two.label_weights, atol=1e-12)
 
 
-def test_bad_parameters():
+def test_bad_parameters_are_refused():
     z, values, labels = problem(0)
     with pytest.raises(ParameterError, match="gamma"):
         entropic_plan(z, values, labels, 0.1, 0.0)

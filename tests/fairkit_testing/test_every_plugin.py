@@ -25,7 +25,7 @@ SETTINGS = {"exponentiated-gradient": {"iterations": 2}}
 
 
 @pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=pytest.mark.long) for name in LONG)])
-def test_contract(name):
+def test_a_plugin_keeps_the_contract(name):
     broken = [one for one in run_checks(name, settings=SETTINGS.get(name)) if one.status == "failed"]
     assert broken == []
 
@@ -86,7 +86,7 @@ def test_what_a_project_holds(kind):
         "README.md",
         "fairkit_score_gap.py",
         "pyproject.toml",
-        "tests/test_contract.py",
+        "tests/test_a_plugin_keeps_the_contract.py",
         "tests/test_score_gap.py",
     }
     assert "@software{fairkit_score_gap," in files["README.md"]

@@ -25,7 +25,7 @@ def data(folder):
     return ("--data", folder / "loans.csv", "--label", "decision", "--favorable", "approved", "--sensitive", "sex")
 
 
-def test_lines(folder):
+def test_the_lines_add_up_to_the_gap(folder):
     text = run("why", folder / "loans.onnx", *data(folder), "--allow", "income,employment", "--set", "why.calls=12000")
     flat = " ".join(text.split())
     assert re.match(
@@ -55,7 +55,7 @@ def test_the_same_numbers_as_an_audit(folder):
 
 @pytest.mark.long
 @pytest.mark.parametrize("form", ["html", "markdown"])
-def test_pages(folder, form):
+def test_pages_say_what_carries_the_gap(folder, form):
     text = run("why", folder / "loans.onnx", *data(folder), "--set", "why.calls=12000", "--format", form)
     assert ("What carries the gap" if form == "html" else "### Why") in text
 

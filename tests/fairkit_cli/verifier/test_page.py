@@ -77,7 +77,7 @@ SAYS = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", SAYS)
-def test_what_it_says(opened, resigned, name):
+def test_the_page_says_what_is_wrong(opened, resigned, name):
     given, sentence = SAYS[name]
     text = opened.check(**resigned(**given))
     assert sentence in text, text[:1500]

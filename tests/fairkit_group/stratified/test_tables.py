@@ -50,7 +50,7 @@ KNOWN = {
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_equal_to_statsmodels(name: str) -> None:
+def test_pooled_odds_are_those_of_statsmodels(name: str) -> None:
     tables, *known = KNOWN[name]
     pooled = odds_ratio(tables)
     plain, adjusted = equal_odds(tables, tarone=False), equal_odds(tables)
@@ -102,13 +102,13 @@ def test_tests_of_agreement_have_their_level() -> None:
 
 
 @pytest.mark.parametrize(("value", "degrees"), [(3.84, 1), (0.1, 5), (200, 50), (12.3, 7), (500, 10), (0.001, 1)])
-def test_chi_square_tail(value: float, degrees: int) -> None:
+def test_the_tail_of_chi_square_is_scipys(value: float, degrees: int) -> None:
     from scipy import stats
 
     assert chi_square_tail(value, degrees) == pytest.approx(stats.chi2.sf(value, degrees), rel=1e-9)
 
 
-def test_dunnett_quantiles() -> None:
+def test_dunnetts_quantiles_are_those_of_his_table() -> None:
     from scipy import stats
 
     assert dunnett_quantile([0.5], 0.95) == pytest.approx(1.959964, abs=1e-6)

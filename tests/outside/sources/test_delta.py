@@ -84,7 +84,7 @@ def test_a_folder_that_is_a_delta_table_is_not_read_as_files(table, bucket, loan
         fairkit.load_data(table)
 
 
-def test_in_a_store(bucket, loans):
+def test_a_table_in_s3_has_its_rows(bucket, loans):
     how = {"aws_endpoint": bucket.url, "aws_allow_http": "true", "aws_region": "us-east-1"}
     for part in (loans.slice(0, 2_000), loans.slice(2_000)):
         deltalake.write_deltalake("s3://data/delta", part, mode="append", storage_options=how, partition_by=["sex"])
@@ -155,7 +155,7 @@ def test_a_file_that_was_vacuumed_or_replaced(table):
         fairkit.load_data(f"delta:{table}?version=0")
 
 
-def test_an_empty_table(tmp_path, loans):
+def test_an_empty_table_is_refused(tmp_path, loans):
     deltalake.write_deltalake(tmp_path / "none", loans.slice(0, 0))
     with pytest.raises(fairkit.DataError, match="rows"):
         fairkit.load_data(f"delta:{tmp_path / 'none'}").learn()

@@ -103,7 +103,7 @@ def test_the_id_and_the_snapshot_are_signed(table, tmp_path, loans_model):
     assert newer.exit_code != 0
 
 
-def test_in_a_store(bucket, tmp_path, loans):
+def test_a_table_in_s3_has_its_rows(bucket, tmp_path, loans):
     """The files lie in S3: a snapshot has its rows, and DuckDB counts them as they are read."""
     pytest.importorskip("ibis", reason="needs the extra fairkit[sql]")
     from pyiceberg.catalog.sql import SqlCatalog
