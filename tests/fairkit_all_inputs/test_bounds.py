@@ -213,7 +213,7 @@ def _merged_at_once(monkeypatch):
 
 @pytest.fixture(scope="module")
 def checker():
-    folder = str(Path(__file__).resolve().parents[3] / "docs/explanation")
+    folder = str(Path(__file__).resolve().parents[2] / "docs/explanation")
     sys.path.insert(0, folder)
     import all_inputs_check
 
