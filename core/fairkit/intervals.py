@@ -250,6 +250,24 @@ def outermost(first: Array, second: Array) -> Pairs:
     return a[a != b], b[a != b]
 
 
+def possible_difference(low: Array, high: Array) -> tuple[float, float]:
+    """Return the smallest and largest that the largest difference of numbers can be, each between its ends, [G]."""
+    if len(low) < 2:
+        return 0.0, 0.0
+    (a, b), (c, d) = outermost(low, high), outermost(high, low)
+    return float(max((low[a] - high[b]).max(), 0.0)), float((high[c] - low[d]).max())
+
+
+def possible_ratio(low: Array, high: Array) -> tuple[float, float]:
+    """Return the ends of the smallest ratio in the same way; of numbers that are all 0 it can be anything in [0, 1]."""
+    if len(low) < 2:
+        return 1.0, 1.0
+    (a, b), (c, d) = outermost(-low, -high), outermost(-high, -low)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        least, most = np.nan_to_num(low[a] / high[b], nan=0.0), np.nan_to_num(high[c] / low[d], nan=1.0)
+    return float(least.min()), float(min(most.min(), 1.0))
+
+
 def largest_studentised(moved: Array, squares: Array, count: int = 32) -> Array:
     """Return the largest |m_a - m_b| / √(e_a + e_b) of two groups for each row of m, e = `squares`, shapes [n, G]."""
     with np.errstate(all="ignore"):

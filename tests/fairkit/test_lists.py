@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import fairkit
-from fairkit.data.source import list_columns, shortened, spread
+from fairkit.data.roles import list_columns, shortened, spread
 from fairkit.data.sources import open_source
 from fairkit.errors import DataError
 

@@ -299,7 +299,7 @@ def names_of(command, prefix=""):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("plan", "--report", "endless", "--max", "accuracy_difference:sex=0.1"), "is not JSON"),
+        (("plan", "--report", "endless", "--max", "accuracy_difference:sex=0.1"), "too large to be a report"),
         (("ask", "endless", "--dry-run"), "it has more than 16 MiB"),
         (("audit", "m.onnx", "--data", "d.csv"), "fairkit.toml is not valid TOML: it has more than 16 MiB"),
     ],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -125,12 +124,6 @@ def listed_names(text: str, *, exact: bool = False) -> list[str]:
     """Split ``a,b``: a name with a comma stands in double quotes; others keep spaces around them where `exact`."""
     matches = re.findall(r'\s*"([^"]+)"\s*(?=,|$)|([^,]+)', text)
     return [quoted or (name if exact else name.strip()) for quoted, name in matches if quoted or name.strip()]
-
-
-def column_named(name: str, columns: Iterable[str]) -> str:
-    """Return the column of a name, or the only one that differs from it in spaces around it; else the name."""
-    same = [column for column in columns if column.strip() == name.strip()]
-    return same[0] if len(same) == 1 and name not in same else name
 
 
 # Tables in Markdown.
