@@ -86,7 +86,7 @@ def test_what_a_project_holds(kind):
         "README.md",
         "fairkit_score_gap.py",
         "pyproject.toml",
-        "tests/test_a_plugin_keeps_the_contract.py",
+        "tests/test_contract.py",
         "tests/test_score_gap.py",
     }
     assert "@software{fairkit_score_gap," in files["README.md"]
