@@ -54,7 +54,7 @@ def within(a: int, b: int, z: float, together=None) -> tuple[float, float]:
     return VALUES[a] - VALUES[b] - z * down, VALUES[a] - VALUES[b] + z * up
 
 
-def test_quantiles():
+def test_quantiles_are_those_of_scipy():
     assert two_sided(0.95) == pytest.approx(stats.norm.ppf(0.975))
     assert guarded(0.95) == pytest.approx(0.96)
     assert own_quantile(0.95, None) == pytest.approx(stats.norm.ppf(0.975))
