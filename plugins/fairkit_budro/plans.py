@@ -19,7 +19,7 @@ from fairkit.support.lazy_dataclass import dataclass
 from fairkit_similarity.encode import Encoder
 from fairkit_similarity.learn import subspace, transport_plan
 from fairkit_similarity.metric import FairMetric
-from fairkit_similarity.search.descent import LOSSES, nearest
+from fairkit_similarity.search.descent import LOSSES, nearest, squared_gap
 from fairkit_similarity.search.problem import Bracket, Lines, group_maxima, model_minimum, shares
 from fairkit_similarity.search.starting import check_memory
 from fairkit_similarity.training import feature_columns, named_directions, sensitive_columns
@@ -66,7 +66,17 @@ class Candidates:
         self.known_distance[:, slot] = lines.cost
         self._next += 1
 
-    def best(self, eta: float, queries: Ints, label: Ints, values: Floats) -> Lines:
+    def answers(self, transport: Transport, eta: float, queries: Ints) -> Lines:
+        """Find the exact answers: a place that is not in a list is farther than all that are."""
+        lines = self.best(eta, queries, transport.label, transport.values, exact=True)
+        # rounded down, as the list's distances are in single precision
+        least = eta * (1.0 - 2.0**-22) * self.distance[self.where[queries], -1].astype(np.float64)
+        largest = transport.values.max(axis=1)[transport.label[queries]]
+        unsettled = np.flatnonzero(largest - least > lines.at(eta))
+        answers = transport.descend(eta, queries[unsettled], lines.answer[unsettled], least[unsettled])
+        return lines.put(unsettled, answers)
+
+    def best(self, eta: float, queries: Ints, label: Ints, values: Floats, *, exact: bool = False) -> Lines:
         """Find the best candidate of some query classes at η; the staying place is always one."""
         answer, reward, cost = _best(
             float(eta),
@@ -80,6 +90,7 @@ class Candidates:
             self.distance,
             self.known,
             self.known_distance,
+            exact,
         )
         return Lines(answer=answer, reward=reward, cost=cost)
 
@@ -97,10 +108,15 @@ def _best(
     distance: Singles,
     candidates: NDArray[np.int32],
     known_distance: Floats,
+    exact: bool,
 ) -> tuple[Ints, Floats, Floats]:
-    """Scan the lists; stop where even the largest reward would not pay for the distance."""
+    """Scan the lists; stop where even the largest reward would not pay for the distance.
+
+    The lists' distances are in single precision: where not `exact`, only the winner's is computed anew.
+    """
     m = len(queries)
     answer, reward, cost = np.empty(m, np.int64), np.empty(m), np.empty(m)
+    rounding = 1.0 - 2.0**-22 if exact else 1.0
     for r in numba.prange(m):
         q = queries[r]
         here, k = where[q], label[q]
@@ -114,18 +130,21 @@ def _best(
         chosen = -1
         for t in range(near.shape[1]):
             # lists rise in distance: from here on even the label's largest loss does not pay
-            if largest[k] - eta * distance[here, t] <= best:
+            price = eta * distance[here, t] * rounding
+            if largest[k] - price <= best:
                 break
             i = near[here, t]
-            if values[k, i] - eta * distance[here, t] > best:
-                chosen = t
-                best = values[k, i] - eta * distance[here, t]
+            if values[k, i] - price > best:
+                if exact:
+                    gap = squared_gap(places, i, places, here)
+                    if values[k, i] - eta * gap > best:
+                        worth, far, target = values[k, i], gap, np.int64(i)
+                        best = worth - eta * far
+                else:
+                    chosen, best = t, values[k, i] - price
         if chosen >= 0:
             target = np.int64(near[here, chosen])
-            worth, far = values[k, target], 0.0
-            # the list's distances are in single precision: the winner's is computed anew
-            for c in range(places.shape[1]):
-                far += (places[target, c] - places[here, c]) ** 2
+            worth, far = values[k, target], squared_gap(places, target, places, here)
         answer[r], reward[r], cost[r] = target, worth, far
     return answer, reward, cost
 
@@ -227,6 +246,7 @@ class ExactPlan:
         problem = self.problem
         transport = problem.support.losses(values, problem.labels, weights=problem.mass, eta=self.eta)
         self._learn(transport)
+        transport.lists = self.candidates
         best = self._solve_all(transport, self.eta if near_plan is None else _finite(near_plan.eta))
         if self.candidates is not None:
             self.candidates.remember(best.bracket.high)

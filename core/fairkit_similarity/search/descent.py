@@ -134,7 +134,7 @@ def _block_bounds(  # noqa: PLR0912 -- one compiled loop
     ‖centre - x‖² - reach · ‖centre - x‖: not more if reach ≥ 2 ‖s‖, by Cauchy's inequality.
 
     Writes `bound`, shape (FANOUT, GROUP), and `hope`, shape (FANOUT,): Σ_g max(bound - best, 0), 0 where no
-    query needs the lane. `least` is the smallest of `best`. One call for a block: a call for each lane takes longer
+    query needs the lane. `least` is the smallest reward that gains. One call for a block: a call for each lane takes longer
     than its work.
     """
     zero = np.float32(0.0)
@@ -201,8 +201,9 @@ def search(
     target: Floats,
     guess: Ints,
     floor: Floats,
+    least_cost: Floats | None = None,
 ) -> tuple[Ints, Floats, Floats, int]:
-    """Answer all queries."""
+    """Answer all queries; with losses, any row but the first guess costs at least `least_cost`, η C, shape (m,)."""
     cuts = np.flatnonzero(np.diff(label)) + 1
     ends = np.append(cuts, len(label))
     starts = np.append(0, cuts)[: len(ends)]
@@ -226,6 +227,7 @@ def search(
         np.ascontiguousarray(target.T),
         guess,
         floor,
+        np.zeros(len(label)) if least_cost is None else least_cost,
         begins,
     )
     return position, reward, cost, int(looks)
@@ -250,6 +252,7 @@ def _search(  # noqa: PLR0912, PLR0915 -- one compiled loop; calls with arrays c
     target: Floats,
     guess: Ints,
     floor: Floats,
+    least_cost: Floats,
     begins: Ints,
 ) -> tuple[Ints, Floats, Floats, int]:
     """Answer all groups; group b holds the queries begins[b] ... begins[b + 1] - 1, all of one label."""
@@ -269,6 +272,7 @@ def _search(  # noqa: PLR0912, PLR0915 -- one compiled loop; calls with arrays c
         stack, level, lane = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
         urgency, bound = np.empty(room), np.empty((room, GROUP))
         child, hope, best = np.empty((FANOUT, GROUP)), np.empty(FANOUT), np.empty(GROUP)
+        dear = np.zeros(GROUP)
         x, aim = np.zeros((WIDTH, GROUP), np.float32), np.zeros((target.shape[0], GROUP))
         last_begin, last_end = 0, 0
         for group in range(chunk * CHUNK, min((chunk + 1) * CHUNK, groups)):
@@ -282,6 +286,7 @@ def _search(  # noqa: PLR0912, PLR0915 -- one compiled loop; calls with arrays c
                 for c in range(target.shape[0]):
                     aim[c, g] = target[c, q]
                 best[g] = floor[q] if g < count else np.inf
+                dear[g] = least_cost[q]
             for g in range(count):
                 q, previous_start = begin_q + g, -1
                 for s in range(-1, count + last_end - last_begin):
@@ -311,7 +316,7 @@ def _search(  # noqa: PLR0912, PLR0915 -- one compiled loop; calls with arrays c
                 if exceeded == 0:
                     continue
                 begin, at_level, base = stack[size], level[size], size
-                least = best.min()
+                least = (best + dear).min()
                 seen += _block_bounds(
                     at_level == 0,
                     centre,
