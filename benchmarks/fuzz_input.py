@@ -7,7 +7,7 @@ Kinds: ``settings`` (fairkit.toml), ``state`` (of a frontier), ``rows`` (of a re
 ONNX file), ``watch`` (log and statements), ``certificates`` (signed again by a trusted key), ``plans`` (of questions,
 and a pilot's report). A run of more than a minute, an error inside fairkit (code 70), or an exception that nobody
 caught, is a bug; it is printed with the case that made it. The same seed makes the same cases.
-``tests/fairkit_cli/test_fuzz.py`` runs a few of each.
+``tests/fairkit_cli/test_mistakes.py`` runs a few of each.
 """
 
 from __future__ import annotations

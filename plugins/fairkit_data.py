@@ -10,7 +10,7 @@ import numpy as np
 
 from fairkit.auditors import AuditContext, Auditor
 from fairkit.charts import ChartTable, EvidenceChart
-from fairkit.data.roles import NULL_SPELLINGS
+from fairkit.data.arrow_types import NULL_SPELLINGS
 from fairkit.errors import ParameterError, did_you_mean
 from fairkit.hookspecs import hookimpl
 from fairkit.intervals import Spread, spread_difference, two_sided, wilson

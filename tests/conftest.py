@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,9 @@ LONGEST = (
     "fairkit_registry/test_crash.py",
     "outside/distributed/test_certificates.py",
     "outside/sources/test_queries.py",
-    "fairkit_mlflow/test_aliases.py",
+    "fairkit_mlflow/test_evaluator.py",
     "docs/test_pages.py",
     "docs/test_site.py",
-    "docs/test_tutorial.py",
     "fairkit_repair/test_estimators.py",
 )
 """Files that take longest, or bring a room of `TOGETHER` with them: begun first, so that no worker waits at the end."""
@@ -41,7 +40,7 @@ TOGETHER = (
 
 OUTSIDE = (
     ROOT / "tests" / "outside",
-    *(ROOT / "tests" / "docs" / f"test_{name}.py" for name in ("from_fairlearn", "pages", "site", "tutorial")),
+    *(ROOT / "tests" / "docs" / f"test_{name}.py" for name in ("from_fairlearn", "pages", "site")),
 )
 """Folders and files that start servers or fresh environments, or run whole pages as typed: all are long."""
 
@@ -119,6 +118,16 @@ def public_data() -> Path:
     if folder is None:
         pytest.skip("set FAIRKIT_DATA to a folder with the public data sets as Parquet files")
     return folder
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """`invoke` in an empty folder."""
+    from tests.commands import invoke
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FAIRKIT_REGISTRY", raising=False)
+    return invoke
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fairkit.errors import ParameterError
+from fairkit.errors import DataError, ParameterError
 from fairkit.results.policy import Change, Comparison, judge, outcome_of
 from fairkit.support.lazy_dataclass import dataclass, replace
 from fairkit_cli.helping import as_options
@@ -49,6 +50,26 @@ class Shown:
             )
         keys = ", ".join(keyid[:16] for keyid in self.certificate.keyids)
         return f"Signed by {keys}, a key that was named as trusted."
+
+
+def read_report(path: Path) -> Report:
+    """Read a report, or the one in a certificate, as it stands: nothing of it is checked but its form."""
+    from fairkit.results.report import Report, validate_report
+    from fairkit_registry.blobs import read_limited
+    from fairkit_registry.evidence.certificate import read
+
+    raw = read_limited(path, 64 << 20, "a report")
+    try:
+        record = json.loads(raw)
+    except (ValueError, RecursionError):
+        raise DataError(
+            f"{str(path)!r} is neither a report nor a certificate: it is not valid JSON; write a report with "
+            "fairkit audit ... --format json --output FILE"
+        ) from None
+    if isinstance(record, dict) and "payload" in record:
+        return read(raw).report
+    validate_report(record)
+    return Report.from_dict(record)
 
 
 def read_evidence(paths: Sequence[Path], keys: Sequence[Path]) -> list[Shown]:

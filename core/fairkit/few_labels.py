@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.intervals import Spread, outermost, ratio_limits, spread_difference, spread_ratio, two_sided
+from fairkit.intervals import (
+    Spread,
+    possible_difference,
+    possible_ratio,
+    ratio_limits,
+    spread_difference,
+    spread_ratio,
+    two_sided,
+)
 from fairkit.limits import FEW, chi_square_tail, clopper_pearson, share_limits, wilson
 from fairkit.metrics import Estimate, Metric, Rate
 from fairkit.support.lazy_dataclass import dataclass, replace
@@ -415,9 +423,7 @@ def difference_between(estimate: Estimate, confidence: float) -> Spread:
     """Return the largest difference between groups; between ends that are possible where outcomes are unknown."""
     if not estimate.bounded:
         return spread_difference(estimate.values, estimate.limits, confidence)
-    low, high = estimate.limits(two_sided(confidence))
-    (a, b), (c, d) = outermost(low, high), outermost(high, low)
-    least, most = float(max((low[a] - high[b]).max(), 0.0)), float((high[c] - low[d]).max())
+    least, most = possible_difference(*estimate.limits(two_sided(confidence)))
     return Spread((least + most) / 2, least, most)
 
 
@@ -425,10 +431,7 @@ def ratio_between(estimate: Estimate, confidence: float) -> Spread:
     """Return the smallest ratio between groups in the same way."""
     if not estimate.bounded:
         return spread_ratio(estimate.values, estimate.limits, confidence)
-    low, high = estimate.limits(two_sided(confidence))
-    (a, b), (c, d) = outermost(-low, -high), outermost(-high, -low)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        least, most = float(np.nanmin(low[a] / high[b])), float(np.fmin.reduce(high[c] / low[d], initial=1.0))
+    least, most = possible_ratio(*estimate.limits(two_sided(confidence)))
     return Spread((least + most) / 2, least, most)
 
 

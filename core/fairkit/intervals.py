@@ -53,27 +53,10 @@ if TYPE_CHECKING:
     Pairs = tuple[NDArray[np.intp], NDArray[np.intp]]
 
 __all__ = [
-    "Spread",
-    "clopper_pearson",
-    "difference_limits",
-    "extreme",
-    "guarded",
-    "kolmogorov_quantile",
-    "largest",
-    "own_quantile",
-    "pairwise",
-    "pairwise_quantile",
-    "ratio_limits",
-    "reach",
-    "share_limits",
-    "spread_difference",
-    "spread_quantiles",
-    "spread_ratio",
-    "student",
-    "studentised_range",
-    "two_sided",
-    "wilson",
-]
+    "Spread", "clopper_pearson", "difference_limits", "extreme", "guarded", "kolmogorov_quantile", "largest",
+    "own_quantile", "pairwise", "pairwise_quantile", "ratio_limits", "reach", "share_limits", "spread_difference",
+    "spread_quantiles", "spread_ratio", "student", "studentised_range", "two_sided", "wilson",
+]  # fmt: skip
 
 _NORMAL = NormalDist()
 MANY, _EVEN = 4, 0.7
@@ -248,6 +231,24 @@ def outermost(first: Array, second: Array) -> Pairs:
     """Return ordered pairs of different groups, at most four, one of which has the largest first[a] - second[b]."""
     a, b = np.repeat(np.argsort(-first)[:2], 2), np.tile(np.argsort(second)[:2], 2)
     return a[a != b], b[a != b]
+
+
+def possible_difference(low: Array, high: Array) -> tuple[float, float]:
+    """Return the smallest and largest that the largest difference of numbers can be, each between its ends, [G]."""
+    if len(low) < 2:
+        return 0.0, 0.0
+    (a, b), (c, d) = outermost(low, high), outermost(high, low)
+    return float(max((low[a] - high[b]).max(), 0.0)), float((high[c] - low[d]).max())
+
+
+def possible_ratio(low: Array, high: Array) -> tuple[float, float]:
+    """Return the ends of the smallest ratio in the same way; of numbers that are all 0 it can be anything in [0, 1]."""
+    if len(low) < 2:
+        return 1.0, 1.0
+    (a, b), (c, d) = outermost(-low, -high), outermost(-high, -low)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        least, most = np.nan_to_num(low[a] / high[b], nan=0.0), np.nan_to_num(high[c] / low[d], nan=1.0)
+    return float(least.min()), float(min(most.min(), 1.0))
 
 
 def largest_studentised(moved: Array, squares: Array, count: int = 32) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 
 from fairkit.data.hashing import BUCKETS
 from fairkit.data.roles import MISSING_GROUP
-from fairkit.intervals import outermost, own_quantile
+from fairkit.intervals import own_quantile, possible_difference, possible_ratio
 from fairkit.metrics import CONFUSION, Estimate, Headline, Metric, Rate, Term
 from fairkit.results.findings import GroupValue
 from fairkit.statistics import ScoreTable
@@ -459,35 +459,18 @@ def _joint(metric: str, boxes: Mapping[str, Box]) -> tuple[float, float] | None:
     if not all(len(box.low) for box in both):
         return None
     if metric == "equalized_odds_ratio":
-        parts = [_ratio(box) for box in both]
+        parts = [possible_ratio(box.low, box.high) for box in both]
         return min(p[0] for p in parts), min(p[1] for p in parts)
-    parts = [_difference(box) for box in both]
+    parts = [possible_difference(box.low, box.high) for box in both]
     low, high = max(p[0] for p in parts), max(p[1] for p in parts)
     if metric == "gap_rms":  # between the larger gap over the root of 2, and the root of both squares' mean
         return low / 2**0.5, float(np.sqrt(np.mean([p[1] ** 2 for p in parts])))
     return low, high
 
 
-def _difference(box: Box) -> tuple[float, float]:
-    if len(box.low) < 2:
-        return 0.0, 0.0
-    (a, b), (c, d) = outermost(box.low, box.high), outermost(box.high, box.low)
-    return float(max((box.low[a] - box.high[b]).max(), 0.0)), float((box.high[c] - box.low[d]).max())
-
-
-def _ratio(box: Box) -> tuple[float, float]:
-    if len(box.low) < 2:
-        return 1.0, 1.0
-    (a, b), (c, d) = outermost(-box.low, -box.high), outermost(-box.high, -box.low)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        low, high = box.low[a] / box.high[b], box.high[c] / box.low[d]
-    high = np.where(np.isfinite(high), high, 1.0)
-    return float(np.nanmin(np.where(np.isfinite(low), low, 0.0))), float(min(high.min(), 1.0))
-
-
 _BETWEEN: Mapping[str, Callable[[Box], tuple[float, float]]] = {
-    "_difference": _difference,
-    "_ratio": _ratio,
+    "_difference": lambda box: possible_difference(box.low, box.high),
+    "_ratio": lambda box: possible_ratio(box.low, box.high),
     "_group_min": lambda box: (float(box.low.min()), float(box.high.min())),
     "_group_max": lambda box: (float(box.low.max()), float(box.high.max())),
 }

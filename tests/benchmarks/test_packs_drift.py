@@ -9,13 +9,11 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from tests.commands import checked
 
 from fairkit_cli.commands.report import clauses
-from fairkit_cli.main import app
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from packs_drift import drift_of, fetched, main, normalised
@@ -54,10 +52,6 @@ def server() -> Iterator[str]:
         yield f"http://127.0.0.1:{running.server_address[1]}"
         running.shutdown()
         thread.join()
-
-
-def invoke(*arguments: Any) -> Result:
-    return CliRunner().invoke(app, [str(one) for one in arguments])
 
 
 def plugin(folder: Path, items: str, name: str) -> Path:
@@ -133,8 +127,7 @@ def test_text_is_compared_without_its_dress(server: str):
 
 def test_the_status_of_every_clause_and_the_check_of_a_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1795478400")  # 2026-11-24
-    done = invoke("packs", "status", "--strict", "--format", "json")
-    assert done.exit_code == 0, done.output
+    done = checked("packs", "status", "--strict", "--format", "json")
     rows = json.loads(done.stdout)
     assert [one["recheck_by"] for one in rows] == sorted(one["recheck_by"] for one in rows)
     said = {(one["pack"], one["clause"]): one for one in rows}
@@ -142,14 +135,12 @@ def test_the_status_of_every_clause_and_the_check_of_a_release(tmp_path: Path, m
     assert said["eu-ai-act", "Annex IV 4"]["today"] == "not yet applicable, applies from 2027-12-02"
     assert not any(one["overdue"] or one["lacks"] for one in rows)
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1798070400")  # 2026-12-24, a day after the thirty days
-    late = invoke("packs", "status", "ecoa", "--strict")
-    assert late.exit_code == 3
+    late = checked("packs", "status", "ecoa", "--strict", code=3)
     assert "OVERDUE" in late.stdout
     assert "may change  ecoa: suit for vacatur" in late.stdout
-    assert invoke("packs", "status", "ecoa").exit_code == 0
-    assert invoke("packs", "status", "nyc-ll144", "ecoa@2026-07-20", "--strict").exit_code == 0
+    checked("packs", "status", "ecoa")
+    checked("packs", "status", "nyc-ll144", "ecoa@2026-07-20", "--strict")
     monkeypatch.setenv("FAIRKIT_PLUGINS", str(plugin(tmp_path, '[[items]]\nclause = "1"\ntitle = "t"\n', "bare")))
-    bare = invoke("packs", "status", "bare", "--strict")
-    assert bare.exit_code == 3
+    bare = checked("packs", "status", "bare", "--strict", code=3)
     assert "LACKS status  LACKS source  LACKS mark" in bare.stdout
-    assert invoke("packs", "status", "nobody").exit_code == 2
+    checked("packs", "status", "nobody", code=2)

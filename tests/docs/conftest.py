@@ -10,11 +10,8 @@ import pytest
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder that `fairkit demo --keep` leaves."""
-    from typer.testing import CliRunner
-
-    from fairkit_cli.main import app
+    from tests.commands import checked
 
     folder = tmp_path_factory.mktemp("demo") / "loans"
-    made = CliRunner().invoke(app, ["demo", "--keep", str(folder)])
-    assert made.exit_code == 0, made.output
+    checked("demo", "--keep", folder)
     return folder

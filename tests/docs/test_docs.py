@@ -86,3 +86,14 @@ def test_pages_and_benchmarks_keep_their_budgets():
     assert sum(len(page.read_text("utf-8").split()) for page in written) <= WORDS
     code = (ROOT / "benchmarks").rglob("*.py")
     assert sum(len(path.read_text("utf-8").splitlines()) for path in code) <= LINES
+
+
+# The page on threats names tests that exist.
+def test_every_test_that_the_page_names_exists():
+    page = (ROOT / "docs" / "explanation" / "threat-model.md").read_text("utf-8")
+    named = re.findall(r"`(test_\w+)::(test_\w+)`", page)
+    assert len(named) > 20
+    files = {path.stem: path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_*.py")}
+    assert [f"{file}::{name}" for file, name in named if f"def {name}(" not in files.get(file, "")] == []
+    alone = set(re.findall(r"`(test_\w+)`", page))
+    assert {name for name in alone if not any(f"def {name}(" in text for text in files.values())} == set()

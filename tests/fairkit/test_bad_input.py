@@ -323,7 +323,7 @@ def test_an_identifier_is_no_group() -> None:
         data.learn()
 
 
-def test_columns_of_lists() -> None:
+def test_lists_of_different_lengths_are_refused_where_they_are_features() -> None:
     table = pa.table({"sex": ["f", "m"], "label": [0, 1], "history": [[1], [2, 3]]})
     data = fairkit.load_data(table, label="label", favorable=1, sensitive=["sex"])
     data.learn()

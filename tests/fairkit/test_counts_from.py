@@ -60,7 +60,7 @@ def test_the_joined_group_is_large_enough_and_hides_two_at_least(sizes, least, l
     assert groups_of(audited(table(sizes), counts_from=least)) == left
 
 
-def test_intersections_and_batches(tmp_path):
+def test_small_intersections_are_one_group_in_batches_too(tmp_path):
     frame = table()
     report = audited(frame, sensitive=["race+sex", "sex"], counts_from=20)
     cells = frame.groupby(["race", "sex"]).size()
@@ -74,7 +74,7 @@ def test_intersections_and_batches(tmp_path):
     assert [one.value for one in again.findings] == [one.value for one in report.findings]
 
 
-def test_what_cannot_be():
+def test_numbers_that_leave_no_group_are_refused():
     with pytest.raises(fairkit.DataError, match="has one group only; choose a smaller number"):
         audited(table(), counts_from=1_000)
     with pytest.raises(fairkit.DataError, match="counts_from=-1 is not a number of rows"):

@@ -344,9 +344,7 @@ def test_a_database_counts_the_same_and_the_command_plans_and_audits(tmp_path, m
     """The how-to page's commands, with a table of its columns; DuckDB gives the same bytes."""
     import pyarrow as pa
     import pyarrow.csv as pc
-    from typer.testing import CliRunner
-
-    from fairkit_cli.main import app
+    from tests.commands import checked, invoke
 
     monkeypatch.chdir(tmp_path)
     columns = {name: list(values) for name, values in table(some()).items()}
@@ -356,8 +354,7 @@ def test_a_database_counts_the_same_and_the_command_plans_and_audits(tmp_path, m
     reports = []
     for engine in ([], ["--engine", "sql"]):
         run = ["audit", "--data", "few.csv", *label, *roles, "--labelled", "random", "--format", "json", *engine]
-        result = CliRunner().invoke(app, run)
-        assert result.exit_code == 0, result.output
+        result = checked(*run)
         reports.append(json.loads(result.stdout)["findings"])
     assert reports[0] == reports[1]
     plan = [
@@ -371,8 +368,8 @@ def test_a_database_counts_the_same_and_the_command_plans_and_audits(tmp_path, m
         "--draw",
         "first.csv",
     ]
-    assert CliRunner().invoke(app, plan).exit_code == 0
+    checked(*plan)
     lines = (tmp_path / "first.csv").read_text().splitlines()
     assert len(lines) == 161
     assert "decision" not in lines[0]
-    assert CliRunner().invoke(app, plan).exit_code != 0  # the file may hold outcomes
+    assert invoke(*plan).exit_code != 0  # the file may hold outcomes

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import fairkit
-from fairkit.data.source import list_columns, shortened, spread
+from fairkit.data.roles import list_columns, shortened, spread
 from fairkit.data.sources import open_source
 from fairkit.errors import DataError
 
@@ -193,7 +193,7 @@ def test_files_of_a_table_with_a_schema_of_its_own(tmp_path):
     assert np.array_equal(batch["emb[3]"].to_numpy(), X[:50, 3].astype(float))
 
 
-def test_names():
+def test_names_of_list_columns_are_read_and_shortened():
     columns = ["id", "emb[0]", "emb[1]", "emb[2]", "gap[0]", "gap[2]", "x", "x[0]", "z[00]"]
     assert list_columns(columns) == {"emb": ["emb[0]", "emb[1]", "emb[2]"]}
     assert spread(["x", "emb"], columns) == ["x", "emb[0]", "emb[1]", "emb[2]"]

@@ -124,7 +124,7 @@ def test_descriptions_have_ranges_and_defaults():
     assert describe_parameters(Needs)[0].default is None
 
 
-def test_split_assignment():
+def test_an_assignment_is_split_at_its_first_sign():
     assert split_assignment("a=b=c") == ("a", "b=c")
     with pytest.raises(ParameterError, match="KEY=VALUE"):
         split_assignment("a")

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import fairkit
 from fairkit.data.arrow_types import plain
+from fairkit.data.dataset import LOOKED_THROUGH
 from fairkit.data.digest import CHUNK, TableDigest
 from fairkit.data.profile import Tally, choose_bins
 from fairkit.data.sources import open_source
@@ -149,3 +150,24 @@ def test_a_wide_file_is_read_in_batches_of_few_rows(tmp_path: Path, monkeypatch:
         assert max(batch.num_rows for batch in batches) <= 1_100
         assert pa.Table.from_batches(batches).equals(table)
         assert len(next(source.batches(["x3", "t"], 65_536))) == 3_000
+
+
+# The first rows that are used are found over the parts of a table; where they are rare, the table is not held.
+def test_a_short_first_part_is_not_all(tmp_path):
+    for name, start, stop in (("a", 0, 7), ("b", 7, 3_000), ("c", 3_000, 9_000)):
+        numbers = np.arange(start, stop)
+        pq.write_table(pa.table({"x": numbers, "y": numbers % 2}), tmp_path / f"{name}.parquet")
+    data = fairkit.load_data(tmp_path, label="y")
+    first = data.read(["x"], 4_096)
+    assert first.rows.tolist() == first.column("x").tolist() == list(range(4_096))
+    assert len(data.read(["x"], 20_000)) == len(data.read(["x"])) == 9_000
+
+
+def test_rows_without_a_label_are_passed_over_and_not_held():
+    rows, far = LOOKED_THROUGH + 100_000, LOOKED_THROUGH + 50_000
+    label = np.full(rows, np.nan)
+    label[[10_000, 10_001, far]] = 0, 1, 1
+    data = fairkit.load_data(pa.table({"x": np.arange(rows), "y": pa.array(label, mask=np.isnan(label))}), label="y")
+    first = data.read(["x"], 4_096)
+    assert first.rows.tolist() == first.column("x").tolist() == [10_000, 10_001]
+    assert data.read(["x"]).rows.tolist() == [10_000, 10_001, far]

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from tests.commands import checked, invoke
 
 import fairkit
 from fairkit import Rule
@@ -16,7 +16,6 @@ from fairkit.planning.assumptions import _some_of, intervals, target_of
 from fairkit.planning.results import two_digits
 from fairkit.planning.run import installed
 from fairkit.statistics import Sums
-from fairkit_cli.main import app
 
 GAP = Rule(metric="demographic_parity_difference", sensitive="sex", max=0.05)
 HALVES = {"female": 0.5, "male": 0.5}
@@ -274,16 +273,20 @@ def test_a_pilot_report_plans_the_next_audit(tmp_path):
     (tmp_path / "pilot.json").write_text(json.dumps(report.to_dict()))
     plan = fairkit.plan([GAP], report=report)
     assert [group.group for group in plan.rules[0].groups] == ["female", "male"]
-    found = CliRunner().invoke(
-        app, ["plan", "--max", "demographic_parity_difference:sex=0.05", "--report", str(tmp_path / "pilot.json"),
-              "--format", "json"]
-    )  # fmt: skip
-    assert found.exit_code == 0, found.output
+    found = checked(
+        "plan",
+        "--max",
+        "demographic_parity_difference:sex=0.05",
+        "--report",
+        tmp_path / "pilot.json",
+        "--format",
+        "json",
+    )
     assert json.loads(found.stdout)["rows"] == plan.rows
 
 
 def _run(*told: str) -> SimpleNamespace:
-    found = CliRunner().invoke(app, ["plan", *told])
+    found = invoke("plan", *told)
     return SimpleNamespace(code=found.exit_code, text=" ".join(found.output.split()))
 
 

@@ -9,6 +9,7 @@ import pytest
 
 import fairkit
 from fairkit.data.roles import PredictionRoles
+from fairkit.data.task import choose_task
 from fairkit.results.report import Report, validate_report
 
 N = 2_000
@@ -122,6 +123,14 @@ def test_numbers_are_a_regression() -> None:
     assert audited({"prediction": "amount"}).find("mean_prediction").value == pytest.approx(
         rows["amount"].mean(), rel=1e-12
     )
+
+
+@pytest.mark.parametrize(("step", "task"), [(0.5, "regression"), (1, "multiclass")])
+def test_few_numbers_with_fractions_are_amounts_and_whole_ones_classes(step: float, task: str) -> None:
+    grades = np.arange(100) % 7 * step
+    data = fairkit.load_data({"sex": ["f", "m"] * 50, "grade": grades}, label="grade", sensitive="sex")
+    assert choose_task(data, None) == task
+    assert choose_task(data, None, n_scores=7) == "multiclass"
 
 
 @pytest.mark.parametrize("column", ["approved", "yes"])

@@ -140,7 +140,7 @@ WIDE: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("beside", [False, True], ids=["frame", "beside"])
 @pytest.mark.parametrize("name", WIDE)
-def test_types_of_groups(name: str, beside: bool) -> None:
+def test_groups_of_every_type_are_counted(name: str, beside: bool) -> None:
     column, d = WIDE[name](), [int(d) for d in A + B]
     if beside:
         data = fairkit.load_data(pd.DataFrame({"d": d}), y=d, favorable=1, sensitive_features={"g": column})
@@ -300,7 +300,7 @@ def test_labels_that_differ_by_a_mark() -> None:
     assert report.find("accuracy").value == 0.75
 
 
-def test_a_third_decision() -> None:
+def test_a_third_decision_is_told() -> None:
     report = labelled(
         ["1", "0", "1"], ["approved", "denied", "withdrawn"], favorable="1", said={"favorable": "approved"}
     )
@@ -387,7 +387,7 @@ def test_a_decimal_comma_is_a_number(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sign", [",", ";", "\t", "|"])
-def test_what_parts_cells(sign: str, tmp_path: Path) -> None:
+def test_every_usual_sign_parts_cells(sign: str, tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(b"\xef\xbb\xbf" + lines("a", '"b,;|"', sign).encode())
     assert rates(path) == {"a": 0.75, "b,;|": 0.5}

@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from typer.testing import CliRunner
+from tests.commands import checked
 
 import fairkit
 from fairkit.errors import DataError, ModelError, ParameterError
@@ -22,7 +22,6 @@ from fairkit.results.findings import Finding
 from fairkit.results.policy import judge
 from fairkit.results.rules import Rule
 from fairkit_all_inputs.bounds.proof import packed
-from fairkit_cli.main import app
 from fairkit_onnx.file import OnnxModel
 from fairkit_registry.evidence.predicate import public_findings
 from fairkit_registry.evidence.recompute import compare_reports
@@ -358,8 +357,7 @@ def test_the_command_shows_both_sides_and_fails_a_policy(loans, tmp_path):
     common = [str(loans / "forest.onnx"), "--data", str(loans / "loans.csv"), "--label", "decision"]
     common += ["--favorable", "approved", "--sensitive", "ethnicity", "--auditor", "all-inputs"]
     common += ["--set", "all-inputs.people=50", "--set", f"all-inputs.save_proof={tmp_path / 'proof.json'}"]
-    result = CliRunner().invoke(app, ["audit", *common, "--max", f"{FLIP}=0"])
-    assert result.exit_code == 1, result.output
+    result = checked("audit", *common, "--max", f"{FLIP}=0", code=1)
     assert "An input whose answer changes" in result.output
     assert "the model's decision" in result.output
     assert "changes" in result.output

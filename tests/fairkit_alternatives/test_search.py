@@ -11,7 +11,7 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
+from tests.commands import checked, invoke
 
 import fairkit
 from fairkit.data.table import Table
@@ -21,7 +21,6 @@ from fairkit_alternatives.laws import Law, read_laws
 from fairkit_alternatives.record import Alternatives
 from fairkit_alternatives.search import recheck
 from fairkit_alternatives.statements import PairedCounts, losses, reductions
-from fairkit_cli.main import app
 from fairkit_onnx.file import OnnxModel
 from fairkit_onnx.write.export import export_bytes
 from fairkit_repair.learners import fit_learner
@@ -301,12 +300,11 @@ def test_two_columns_have_a_statement_each_at_half_the_level(bank, data, tmp_pat
     key, cert = tmp_path / "key.pem", tmp_path / "cert.json"
     given = ["--data", tmp_path / "test.csv", *columns(bank)[4:], "--sensitive", "race", "--auditor", "alternatives",
              "--set", f"alternatives.evidence={tmp_path / 'both.json'}"]  # fmt: skip
-    assert _run("key", "new", key, "--no-passphrase").exit_code == 0
-    assert _run("certify", bank / "model.onnx", *given, "--key", key, "--output", cert).exit_code == 0
-    checked = _run("verify", cert, "--key", f"{key}.pub", "--model", bank / "model.onnx", "--data",
-                   tmp_path / "test.csv", "--recompute", "--train", tmp_path / "train.csv")  # fmt: skip
-    assert checked.exit_code == 0
-    assert "the counts of 2 alternatives, trained again" in checked.stdout
+    checked("key", "new", key, "--no-passphrase")
+    checked("certify", bank / "model.onnx", *given, "--key", key, "--output", cert)
+    rows = ("--data", tmp_path / "test.csv", "--recompute", "--train", tmp_path / "train.csv")
+    verified = checked("verify", cert, "--key", f"{key}.pub", "--model", bank / "model.onnx", *rows)
+    assert "the counts of 2 alternatives, trained again" in verified.stdout
     assert [text for name, text in seen.told() if name == "model"][1].startswith("demographic parity difference (race)")
 
 
@@ -388,7 +386,7 @@ def test_distributions_are_drawn_as_declared():
 
 
 def run(*arguments):
-    return CliRunner().invoke(app, ["alternatives", *map(str, arguments)], catch_exceptions=False)
+    return invoke("alternatives", *arguments, catch_exceptions=False)
 
 
 def columns(bank):
@@ -445,31 +443,24 @@ def test_evidence_is_certified_judged_and_recomputed(written, bank):
     asked = ["--auditor", "alternatives", "--set", f"alternatives.evidence={bank / 'lda.json'}"]
     rule = ["--max", "alternatives_reduction:sex=0.03"]
     key, cert = bank / "key.pem", bank / "cert.json"
-    assert _run("key", "new", key, "--no-passphrase").exit_code == 0
-    signed = _run("certify", bank / "model.onnx", *rows, *asked, *rule, "--key", key, "--output", cert)
-    assert signed.exit_code == 1  # a model with less disparity was found: the rule is broken, for sure
+    checked("key", "new", key, "--no-passphrase")
+    # a model with less disparity was found: the rule is broken, for sure
+    signed = checked("certify", bank / "model.onnx", *rows, *asked, *rule, "--key", key, "--output", cert, code=1)
     assert "the whole interval is above" in signed.stdout.replace("\n", " ")
     (bank / "lda.json").rename(bank / "away.json")  # who verifies has the certificate alone
-    checked = _run("verify", cert, "--key", f"{key}.pub", "--model", bank / "model.onnx", "--data", bank / "test.csv",
-                   "--recompute")  # fmt: skip
-    assert checked.exit_code == 1  # it holds, and says fail
-    assert "all 4 findings, computed again" in checked.stdout
-    assert "no alternative was trained again: name the rows to learn from, --train FILE" in checked.stderr
+    data = ("--model", bank / "model.onnx", "--data", bank / "test.csv")
+    verified = checked("verify", cert, "--key", f"{key}.pub", *data, "--recompute", code=1)  # it holds, and says fail
+    assert "all 4 findings, computed again" in verified.stdout
+    assert "no alternative was trained again: name the rows to learn from, --train FILE" in verified.stderr
     again = ["verify", cert, "--key", f"{key}.pub", "--model", bank / "model.onnx", "--data", bank / "test.csv"]
-    assert "used by --recompute only" in _run(*again, "--train", bank / "train.csv").stderr.replace("\n", " ")
-    trained = _run(*again, "--recompute", "--train", bank / "train.csv")
+    assert "used by --recompute only" in invoke(*again, "--train", bank / "train.csv").stderr.replace("\n", " ")
+    trained = invoke(*again, "--recompute", "--train", bank / "train.csv")
     assert "the counts of 2 alternatives, trained again" in trained.stdout
-    other = _run(*again, "--recompute", "--train", bank / "past.csv")  # not the rows that they learned from
-    assert other.exit_code == 1
+    other = checked(*again, "--recompute", "--train", bank / "past.csv", code=1)  # not the rows that they learned from
     assert "another lot: train" in other.stdout.replace("\n", " ")
     (bank / "away.json").rename(bank / "lda.json")
-    other = _run("audit", bank / "fairer.onnx", *rows, *asked)
-    assert other.exit_code == 2
+    other = checked("audit", bank / "fairer.onnx", *rows, *asked, code=2)
     assert "another model" in other.stderr.replace("\n", " ")
-
-
-def _run(*arguments):
-    return CliRunner().invoke(app, [str(one) for one in arguments])
 
 
 @pytest.mark.long

@@ -12,11 +12,16 @@ import fairkit
 from fairkit import plugins
 from fairkit.errors import DataError, ParameterError
 from fairkit.mitigators import Run, Table
+from fairkit_budro.boosting import BoostingRows, BoostingSettings, train
+from fairkit_budro.plans import ExactPlan, Fixed
 from fairkit_budro.plugin import BuDRO
 from fairkit_onnx.file import open_session
 from fairkit_onnx.write.export import export, run_columns
+from fairkit_repair.mitigation.choose import stratified
 from fairkit_similarity import learn
+from fairkit_similarity.learn import subspace
 from fairkit_similarity.metric import FairMetric
+from fairkit_similarity.transport import Support
 
 RUN = Run(seed=1, threads=1)
 SMALL = {"n_estimators": 12, "max_depth": 3, "learning_rate": 0.1, "min_child_weight": 1.0}
@@ -120,7 +125,7 @@ def test_the_file_adds_up_the_trees_as_xgboost_does():
     np.testing.assert_allclose(model.margins(matrix), expected, atol=1e-7)
 
 
-def test_many_classes():
+def test_a_file_of_several_classes_gives_the_probabilities_of_the_model():
     rows = table(classes=3)
     assert rows.task == "multiclass"
     model = fit(rows, n_estimators=20)
@@ -233,7 +238,7 @@ def test_a_numeric_sensitive_column():
     np.testing.assert_allclose(model.metric.matrix[age], 0.0, atol=1e-12)
 
 
-def test_as_an_estimator():
+def test_it_is_an_estimator_of_scikit_learn():
     data = frame()
     X = np.column_stack([data["skill"], data["age"]])
     sex = np.array(data["sex"])
@@ -260,12 +265,12 @@ def test_as_an_estimator():
         ({"validation_share": 0.01, "target_gap": 0.1}, "too few"),
     ],
 )
-def test_bad_parameters(values, message):
+def test_bad_parameters_are_refused(values, message):
     with pytest.raises((ParameterError, DataError), match=message):
         fit(**values)
 
 
-def test_everything_projected_out():
+def test_a_table_without_a_direction_left_is_refused():
     rows = table()
     only = {"sex": rows.columns["sex"]}
     narrow = Table(
@@ -333,3 +338,58 @@ def test_it_is_xgboost_where_nobody_moves():
     z = model.metric.transform({name: rows.columns[name] for name in model.metric.columns})
     assert len(np.unique(z, axis=0)) == len(z)
     np.testing.assert_allclose(model.margins(matrix), expected, atol=1e-5)
+
+
+# The deterministic trace of the authors' German notebook, through this trainer.
+TRACE = {0: 0.69145, 10: 0.69105, 50: 0.68973, 100: 0.68839, 200: 0.68591}
+"""Of the 500 rounds of the notebook."""
+
+
+@pytest.fixture(scope="module")
+def inner_maxima(public_data):
+    import numba
+    import pandas as pd
+
+    frame = pd.read_parquet(public_data / "german.parquet")
+    labels = (frame["class"] == 2).to_numpy(int)
+    kept = ~stratified(labels, 0.2, np.random.default_rng(0))
+    columns = {name: frame[name].to_numpy()[kept] for name in frame.columns if name != "class"}
+    columns = {name: values.astype(float if values.dtype.kind == "i" else object) for name, values in columns.items()}
+    labels = labels[kept]
+    numba.set_num_threads(1)  # on 800 rows several take longer
+    metric = subspace(columns, ["age"])
+    n = len(labels)
+    fixed = Fixed(
+        support=Support(metric.transform(columns)), labels=labels, mass=np.full(n, 1 / n), epsilon=1.0, classes=2
+    )
+    rows = BoostingRows(
+        matrix=metric.encoder.encode(columns).astype(np.float32),
+        labels=labels,
+        mass=fixed.mass,
+        factors=np.array([1.0, (labels == 0).sum() / labels.sum()]),
+    )
+    params = {
+        "objective": "binary:logistic",
+        "base_score": 0.5,
+        "tree_method": "hist",
+        "nthread": 1,
+        "max_depth": 10,
+        "eta": 0.005,
+        "lambda": 1.0 * n,
+        "min_child_weight": 0.1,
+    }
+    first = {"lambda": 1.0, "min_child_weight": 0.1 / n}
+    trained = train(rows, ExactPlan(fixed), BoostingSettings(rounds=201, params=params, first=first))
+    numba.set_num_threads(numba.config.NUMBA_NUM_THREADS)
+    return [moment.value for moment in trained.path]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("number", "expected"), TRACE.items())
+def test_the_inner_maxima_are_those_of_the_authors(inner_maxima, number, expected):
+    assert inner_maxima[number] == pytest.approx(expected, abs=0.0015)
+
+
+@pytest.mark.long
+def test_the_inner_maximum_falls(inner_maxima):
+    assert (np.diff(inner_maxima[::10]) < 0).all()

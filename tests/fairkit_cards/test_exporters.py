@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from typer.testing import CliRunner
+from tests.commands import invoke
 
 import fairkit
 from fairkit import plugins
 from fairkit.exporters import FORMATS
-from fairkit_cli.main import app
 from fairkit_cli.options.audit import VersionFormat
 from fairkit_registry.store.registry import Registry
 
@@ -57,7 +56,7 @@ def show(tmp_path, monkeypatch):
             files.append(str(tmp_path / f"{file}.py"))
         monkeypatch.setenv("FAIRKIT_PLUGINS", ":".join(files))
         command = ["registry", "show", "credit", "--format", form, "--registry", str(tmp_path / "registry")]
-        return CliRunner().invoke(app, command)
+        return invoke(*command)
 
     run.version = version
     return run

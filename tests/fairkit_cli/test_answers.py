@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from typer.testing import CliRunner
+from tests.commands import checked
 
 import fairkit
 from fairkit.models.columns import PredictedColumns
@@ -16,7 +16,6 @@ from fairkit.reading import answer, answers, disparities, metric_term, performan
 from fairkit.results.findings import Finding, GroupValue
 from fairkit.results.report import DataInfo, ModelInfo, Report
 from fairkit.results.rules import Rule, RuleResult
-from fairkit_cli.main import app
 from fairkit_cli.text.view import changes, question
 
 
@@ -238,14 +237,11 @@ def test_facts_are_typed_or_configured_and_odd_ones_refused(tmp_path, monkeypatc
         "--predictions", "decision=d", "--format", "json",
     ]  # fmt: skip
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
-    done = CliRunner().invoke(app, [*command, "--set", "about.owner=Risk"])
-    assert done.exit_code == 0
+    done = checked(*command, "--set", "about.owner=Risk")
     assert '"owner": "Risk"' in done.stdout
     assert '"intended_use": "credit"' in done.stdout
     assert '"date": "2023-11-14"' in done.stdout
     for odd in ("owner", "Owner=x", "owner="):
-        refused = CliRunner().invoke(app, [*command, "--set", f"about.{odd}"])
-        assert refused.exit_code == 2
+        refused = checked(*command, "--set", f"about.{odd}", code=2)
         assert "about." in refused.stderr
-    twice = CliRunner().invoke(app, [*command, "--set", "about.owner=a", "--set", "about.owner=b"])
-    assert twice.exit_code == 2
+    checked(*command, "--set", "about.owner=a", "--set", "about.owner=b", code=2)

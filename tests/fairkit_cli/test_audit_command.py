@@ -16,19 +16,10 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
 
 from fairkit.results.report import validate_report
-from fairkit_cli.main import app
 
 AUDIT = ("--label", "decision", "--favorable", "approved", "--sensitive", "sex")
-
-
-@pytest.fixture
-def run(tmp_path, monkeypatch):
-    """Run the command in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-    return lambda *arguments: CliRunner().invoke(app, [str(a) for a in arguments])
 
 
 def _report(result):

@@ -1,16 +1,18 @@
-"""`fairkit compare`: a champion and a challenger with features of their own, and what is said before the numbers."""
+"""Commands that compare: models, and a file with the model that it came from."""
 
 from __future__ import annotations
 
 import json
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from tests.commands import checked, invoke
 
-from fairkit_cli.main import app
+import fairkit
 
 FIVE, EIGHT = ([f"c{i}" for i in range(n)] for n in (5, 8))
 ABOUT = ("--data", "rows.parquet", "--label", "y", "--favorable", "1", "--sensitive", "sex")
@@ -32,7 +34,7 @@ def run(tmp_path, monkeypatch):
         model = linear_model.LogisticRegression().fit(rows[:, : len(columns)], y)
         made = to_onnx(model, rows[:1, : len(columns)].astype(np.float32), options={"zipmap": False})
         (tmp_path / f"{name}.onnx").write_bytes(made.SerializeToString())
-    return lambda *arguments: CliRunner().invoke(app, [str(a) for a in arguments])
+    return invoke
 
 
 @pytest.mark.long
@@ -113,9 +115,7 @@ PAIR = ["--predictions", "decision=old", "--predictions", "decision=new"]
 
 
 def _said(*arguments, code=0):
-    result = CliRunner().invoke(app, ["compare", *map(str, arguments)])
-    assert result.exit_code == code, (result.output, result.exception)
-    return result
+    return checked("compare", *arguments, code=code)
 
 
 def test_rules_judge_every_model(two_months):
@@ -146,7 +146,7 @@ def test_two_tables_and_two_reports_are_told_apart(two_months):
     assert "june: FAIL" in flat.replace(".parquet", "")
     for place in ("first.json", "second.json"):
         arguments = ["audit", *PAIR[2:], "--data", "may.parquet", "--format", "json", "--output", place]
-        assert CliRunner().invoke(app, arguments).exit_code == 0
+        checked(*arguments)
     text = _said("first.json", "second.json").stdout
     assert "first.json" in text
     assert "second.json" in text
@@ -167,3 +167,71 @@ def test_two_files_of_one_name_are_told_apart(two_months, tmp_path):
     text = _said("a/model.onnx", "b/model.onnx", *data).stdout
     assert "a/model.onnx" in text
     assert "b/model.onnx" in text
+
+
+# `fairkit parity`, and the function behind it: does a file decide as the model did?
+RNG = np.random.default_rng(8)
+X = pd.DataFrame({"a": RNG.normal(size=200), "b": RNG.normal(size=200)})
+SCORE = X.a + RNG.normal(size=200)
+Y = np.where(SCORE > 0, "paid", "arrears")
+MODEL = LogisticRegression().fit(X, Y)
+TABLE = X.assign(said=MODEL.predict(X), p=MODEL.predict_proba(X)[:, 1])
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    fairkit.to_onnx(MODEL, X, "model.onnx")
+    TABLE.to_csv("table.csv", index=False)
+    return tmp_path
+
+
+def parity(*arguments):
+    return invoke("parity", "model.onnx", "--data", "table.csv", *arguments)
+
+
+def test_the_same_decisions_end_with_0(folder):
+    result = parity("--predictions", "decision=said,score=p")
+    assert result.exit_code == 0
+    assert "model.onnx says the same as the predictions of all 200 rows; scores differ by up to" in result.stdout
+    assert parity("--predictions", "score=p").exit_code == 0
+
+
+def test_other_decisions_end_with_1_and_the_first_rows(folder):
+    proba = MODEL.predict_proba(X)[:, 1]
+    differ = np.flatnonzero((proba >= 0.3) & (proba < 0.5))
+    result = parity("--predictions", "decision=said,score=p", "--threshold", "0.3")
+    assert result.exit_code == 1
+    assert f"{len(differ)} of 200 rows" in result.stdout
+    assert "look for a threshold" in result.stdout
+    assert f"row {differ[0]}: the file says paid, the model not paid" in result.stdout
+    record = json.loads(parity("--predictions", "decision=said", "--threshold", "0.3", "--format", "json").stdout)
+    assert (record["differ"], record["rows"]) == (len(differ), 200)
+    assert [one["row"] for one in record["first"]] == differ[:5].tolist()
+
+
+def test_no_column_is_asked_for(folder):
+    result = parity()
+    assert result.exit_code == 2
+    assert "--predictions decision=COL" in str(result.exception) + result.output
+
+
+def test_the_function_says_the_same(folder):
+    assert fairkit.parity("model.onnx", MODEL, X)
+    turned = fairkit.to_onnx(MODEL, X, favorable="arrears")
+    assert fairkit.parity(turned, MODEL, X)
+    other = fairkit.parity("model.onnx", MODEL, X, threshold=0.3)
+    assert not other
+    assert other.first[0].scores[0] == pytest.approx(other.first[0].scores[1], abs=1e-6)
+
+
+def test_several_classes_numbers_and_arrays(folder):
+    three = LogisticRegression().fit(X, np.digitize(SCORE, [-1, 1]))
+    assert fairkit.parity(fairkit.to_onnx(three, X), three, X).rows == 200
+    numbers = LinearRegression().fit(X, SCORE)
+    content = fairkit.to_onnx(numbers, X)
+    assert fairkit.parity(content, numbers, X)
+    moved = LinearRegression().fit(X, SCORE + (X.a > 1))
+    assert fairkit.parity(content, moved, X).differ == 200
+    array = LogisticRegression().fit(X.to_numpy(), Y)
+    assert fairkit.parity(fairkit.to_onnx(array, X), array, X)

@@ -6,15 +6,6 @@ import json
 
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
-
-from fairkit_cli.main import app
-
-
-@pytest.fixture
-def run(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return lambda *arguments: CliRunner().invoke(app, [str(a) for a in arguments])
 
 
 @pytest.fixture
@@ -52,21 +43,21 @@ def test_options_and_configuration_say_the_same(run, decided, tmp_path):
     assert json.loads(written.stdout)["model"] is None
 
 
-def test_certify_and_verify(run, decided):
+def test_decisions_are_certified_and_verified_without_a_model(run, decided):
     assert run("key", "new", "k").exit_code == 0
     limit = ("--max", "demographic_parity_difference:sex=0.4")
     made = run("certify", *SAID, "--data", decided, *limit, "--key", "k", "--output", "c.json")
     assert made.exit_code == 0, made.output
-    checked = run("verify", "c.json", "--key", "k.pub", "--data", decided, "--recompute")
-    assert checked.exit_code == 0
-    assert "no model was seen" in checked.stdout
-    assert "computed again" in checked.stdout
+    verified = run("verify", "c.json", "--key", "k.pub", "--data", decided, "--recompute")
+    assert verified.exit_code == 0
+    assert "no model was seen" in verified.stdout
+    assert "computed again" in verified.stdout
     refused = run("verify", "c.json", "--key", "k.pub", "--model", decided)
     assert refused.exit_code == 1
     assert "no model was seen" in refused.stdout
 
 
-def test_compare(run, decided):
+def test_columns_are_compared_as_models(run, decided):
     about = ("--data", decided, "--label", "repaid", "--favorable", "1", "--sensitive", "sex")
     result = run("compare", "--predictions", "score=p", "--predictions", "decision=approved", *about)
     assert result.exit_code == 0, result.output
@@ -139,10 +130,10 @@ def test_join_on_the_command_line_and_in_the_configuration(run, tmp_path):
     assert run("key", "new", "k").exit_code == 0
     joined = ("--join", "people.parquet", "--on", "who=id")
     assert run("certify", *about, *joined, "--key", "k", "--output", "c.json").exit_code == 0
-    checked = ("verify", "c.json", "--key", "k.pub", "--data", "log.parquet", "--recompute")
-    assert run(*checked).exit_code == 1
-    assert run(*checked, "--join", "people.parquet").exit_code == 0
-    assert run(*checked, "--join", "log.parquet").exit_code == 1
+    verified = ("verify", "c.json", "--key", "k.pub", "--data", "log.parquet", "--recompute")
+    assert run(*verified).exit_code == 1
+    assert run(*verified, "--join", "people.parquet").exit_code == 0
+    assert run(*verified, "--join", "log.parquet").exit_code == 1
 
 
 @pytest.mark.parametrize(

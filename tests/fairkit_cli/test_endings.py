@@ -12,9 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from tests.commands import invoke
 
-from fairkit_cli.main import app
 from fairkit_cli.terminal import failures
 
 COMMAND = (sys.executable, "-c", "from fairkit_cli.main import run; run()")
@@ -39,7 +38,7 @@ def _broken(monkeypatch, error):
 
     monkeypatch.setattr("fairkit.plugins.finding.explain_all", fail)
     monkeypatch.setattr("fairkit.plugins.explain_all", fail, raising=False)
-    return CliRunner().invoke(app, ["plugins", "list"])
+    return invoke("plugins", "list")
 
 
 def test_a_bug_is_one_line_code_70_and_a_file_that_only_the_user_reads(state, monkeypatch):
@@ -52,7 +51,7 @@ def test_a_bug_is_one_line_code_70_and_a_file_that_only_the_user_reads(state, mo
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_old_reports_go(state, monkeypatch):
+def test_old_reports_of_bugs_go(state, monkeypatch):
     monkeypatch.setattr(failures, "KEPT", 2)
     for _ in range(4):
         _broken(monkeypatch, KeyError("x"))
@@ -139,7 +138,7 @@ def test_a_reader_that_leaves_is_code_2_and_no_traceback():
 
 @pytest.mark.long
 @pytest.mark.parametrize(("closed", "code"), [(">&-", 2), ("<&-", 0), ("2>&-", 0)])
-def test_closed_streams(closed, code, tmp_path):
+def test_closed_streams_end_without_a_traceback(closed, code, tmp_path):
     ended = subprocess.run(
         ["bash", "-c", f'"$@" {closed}', "-", *COMMAND, "plugins", "list"],
         capture_output=True,
@@ -226,3 +225,62 @@ def test_a_folder_that_cannot_be_written_is_code_2(tmp_path):
     assert ended.returncode == 2
     assert ended.stderr.startswith("fairkit: ")
     assert ended.stderr.count("\n") == 1
+
+
+# Ctrl-C reaches its end: it is repeated where it was swallowed, and does not disturb tidying up.
+SWALLOWED = """
+import os, signal, time
+from fairkit_cli.terminal.output import lasting_interrupts
+try:
+    with lasting_interrupts():
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(20)
+        except KeyboardInterrupt:
+            pass  # as an extension module does that is being imported
+        time.sleep(20)
+        print("went on")
+except KeyboardInterrupt:
+    print("ended")
+"""
+
+TIDYING = """
+import os, signal, time
+from fairkit_cli.terminal.output import AGAIN, lasting_interrupts
+try:
+    with lasting_interrupts():
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(20)
+        finally:
+            time.sleep(3 * AGAIN)
+            print("tidied up")
+except KeyboardInterrupt:
+    print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+"""
+
+
+def _printed(script):
+    return subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    ).stdout.split("\n")[:-1]
+
+
+def test_an_interrupt_that_was_swallowed_comes_again():
+    assert _printed(SWALLOWED) == ["ended"]
+
+
+@pytest.mark.long
+def test_tidying_up_is_left_alone():
+    assert _printed(TIDYING) == ["tidied up", "True"]
+
+
+def test_elsewhere_nothing_changes():
+    from fairkit_cli.terminal.output import lasting_interrupts
+
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with lasting_interrupts():
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)

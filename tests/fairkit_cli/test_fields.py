@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import typer.main
-from typer.testing import CliRunner
+from tests.commands import invoke
 
 import fairkit
 from fairkit.models.columns import PredictedColumns
@@ -114,7 +114,7 @@ def test_fields_become_options(core, said):
 
 def _said(*arguments: str) -> str:
     """Return what the command says as it refuses."""
-    result = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "400"})
+    result = invoke(*arguments, env={"COLUMNS": "400"})
     assert result.exit_code == 2, result.output
     assert "`" not in result.stderr, result.stderr
     return " ".join(result.stderr.split())

@@ -16,9 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from typer.testing import CliRunner
+from tests.commands import invoke
 
-from fairkit_cli.main import app
 from fairkit_cli.verifier.bundle import page as verifying_page
 
 GROUPS = (
@@ -92,7 +91,7 @@ def run(files, tmp_path, monkeypatch):
     monkeypatch.setenv("FAIRKIT_REGISTRY", str(tmp_path / "registry"))
 
     def call(*arguments, codes=(0, 1, 2, 3)):
-        result = CliRunner().invoke(app, [str(one) for one in arguments])
+        result = invoke(*arguments)
         assert result.exit_code in codes, (result.exit_code, result.output[-1000:])
         for stream in (result.stdout, result.stderr):
             assert not acting(stream), acting(stream)
@@ -136,7 +135,7 @@ def _check(text: str, output_format: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("output_format", ["table", "json", "junit", "html"])
-def test_audit(run, files, output_format, tmp_path):
+def test_an_audit_shows_no_name_that_acts(run, files, output_format, tmp_path):
     _, model, data = files
     call = ("audit", model, "--data", data, *ROLES, *RULES, "--format", output_format)
     result = run(*call, codes=(1, 3))
@@ -171,7 +170,7 @@ def test_a_terminal_gets_colours_and_nothing_else(files):
 
 @pytest.mark.long
 @pytest.mark.parametrize("output_format", ["table", "json", "html"])
-def test_compare(run, files, output_format):
+def test_a_comparison_shows_no_name_that_acts(run, files, output_format):
     folder, model, data = files
     result = run(
         "compare", model, folder / "other[x]\x1b.onnx", "--data", data, *ROLES, "--format", output_format, codes=(0,)
@@ -181,7 +180,7 @@ def test_compare(run, files, output_format):
 
 @pytest.mark.long
 @pytest.mark.parametrize("output_format", ["table", "json", "html"])
-def test_mitigate(run, files, output_format, tmp_path):
+def test_a_repair_shows_no_name_that_acts(run, files, output_format, tmp_path):
     _, model, data = files
     result = run(
         *("mitigate", "--plugin", "rto", "--model", model, "--data", data, *ROLES, "--set", "min_group=2"),
@@ -193,7 +192,7 @@ def test_mitigate(run, files, output_format, tmp_path):
 
 @pytest.mark.long
 @pytest.mark.parametrize("output_format", ["table", "json", "html"])
-def test_frontier(run, files, output_format, tmp_path):
+def test_a_frontier_shows_no_name_that_acts(run, files, output_format, tmp_path):
     _, _, data = files
     result = run(
         *(
@@ -298,7 +297,7 @@ f()
 
 @pytest.mark.long
 @pytest.mark.parametrize("output_format", ["table", "json"])
-def test_plugins(run, tmp_path, monkeypatch, output_format):
+def test_the_list_of_plugins_shows_no_name_that_acts(run, tmp_path, monkeypatch, output_format):
     bad = tmp_path / "odd[x]\x1b.py"
     bad.write_text(PLUGIN, "utf-8")
     good = tmp_path / "odd_good.py"

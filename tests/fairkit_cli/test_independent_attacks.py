@@ -11,9 +11,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
-
-from fairkit_cli.main import app
+from tests.commands import checked, invoke, ok
 
 LABEL = ("--label", "decision", "--favorable", "approved")
 SEX = ("--sensitive", "sex")
@@ -32,18 +30,9 @@ def witnessed(*arguments):
     config = Path("fairkit.toml")
     config.write_text('[registry]\nwitness = "w.json"\n')
     try:
-        return call(*arguments)
+        return invoke(*arguments)
     finally:
         config.unlink()
-
-
-def call(*arguments):
-    return CliRunner().invoke(app, [str(a) for a in arguments])
-
-
-def ok(result, code=0):
-    assert result.exit_code == code, (result.stdout, result.stderr)
-    return result
 
 
 @pytest.fixture
@@ -62,9 +51,9 @@ def place(tmp_path, monkeypatch, user, loans_model):
     """The loans model in a registry, and an alias whose rule every audit of it meets."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("FAIRKIT_REGISTRY", raising=False)
-    ok(call("key", "new", "k"))
-    ok(call("registry", "add", "credit", loans_model.path))
-    ok(call("registry", "alias", "credit", "production", "--key", "k.pub", *LENIENT))
+    checked("key", "new", "k")
+    checked("registry", "add", "credit", loans_model.path)
+    checked("registry", "alias", "credit", "production", "--key", "k.pub", *LENIENT)
     return tmp_path
 
 
@@ -74,15 +63,15 @@ def certify(place, loans_model):
 
     def run(*options, data=loans_model.data, sensitive=SEX, output="c.json"):
         common = ("--data", data, "--key", "k", "--output", output)
-        return call("certify", loans_model.path, *common, *LABEL, *sensitive, *options)
+        return invoke("certify", loans_model.path, *common, *LABEL, *sensitive, *options)
 
     return run
 
 
 def promote(code, alias="production", certificate="c.json"):
     """Attach the certificate and ask for the alias; returns what was said."""
-    ok(call("registry", "add", "credit@1", "--certificate", certificate))
-    return ok(call("registry", "promote", "credit@1", alias), code).stdout
+    checked("registry", "add", "credit@1", "--certificate", certificate)
+    return checked("registry", "promote", "credit@1", alias, code=code).stdout
 
 
 def put_back(copy):
@@ -94,7 +83,7 @@ def put_back(copy):
 def certified(place, certify):
     """The registry with a certificate that counts, as `before`; then promoted, as `after`; with a witness."""
     ok(certify())
-    ok(call("registry", "add", "credit@1", "--certificate", "c.json"))
+    checked("registry", "add", "credit@1", "--certificate", "c.json")
     ok(witnessed("registry", "check", "--accept"))
     shutil.copytree(REGISTRY, "before")
     shutil.copy("w.json", "w-before.json")
@@ -104,22 +93,22 @@ def certified(place, certify):
 
 def test_an_alias_without_keys_and_rules_is_refused(place, certify):
     ok(certify("--max", "demographic_parity_difference:sex=1"))
-    ok(call("registry", "alias", "credit", "bare", "--min-rows", 1))
+    checked("registry", "alias", "credit", "bare", "--min-rows", 1)
     assert "refused: the alias 'bare' trusts no key" in promote(1, "bare")
-    ok(call("registry", "alias", "credit", "production", "--policy", bare_policy()))
+    checked("registry", "alias", "credit", "production", "--policy", bare_policy())
     assert "refused: the alias 'production' trusts no key" in promote(1)
 
 
 def test_rules_of_the_certifiers_choice_are_noted(place, certify):
     ok(certify("--max", "demographic_parity_difference:sex=1"))
-    ok(call("registry", "alias", "credit", "production", "--policy", bare_policy(), "--key", "k.pub"))
+    checked("registry", "alias", "credit", "production", "--policy", bare_policy(), "--key", "k.pub")
     assert "note: the alias has no rules, so what a pass takes was the signer's choice" in promote(0)
 
 
 def test_the_certifiers_low_confidence_is_refused_also_without_rules(place, certify):
     ok(certify("--confidence", "0.5", "--max", "accuracy_difference:sex=0.5"))
     assert "refused: demographic_parity_difference was audited at confidence 0.5" in promote(1)
-    ok(call("registry", "alias", "credit", "production", "--policy", bare_policy(), "--key", "k.pub"))
+    checked("registry", "alias", "credit", "production", "--policy", bare_policy(), "--key", "k.pub")
     assert "refused: the audit's confidence is 0.5; the alias asks for 0.95" in promote(1)
 
 
@@ -128,9 +117,9 @@ def test_the_certifiers_low_confidence_is_refused_also_without_rules(place, cert
 )
 def test_a_settings_file_that_pins_nothing_is_refused(place, text):
     (place / "pins.toml").write_text(text)
-    before = ok(call("registry", "alias", "credit", "production")).stdout
-    ok(call("registry", "alias", "credit", "production", "--policy", "pins.toml"), 2)
-    assert ok(call("registry", "alias", "credit", "production")).stdout == before
+    before = checked("registry", "alias", "credit", "production").stdout
+    checked("registry", "alias", "credit", "production", "--policy", "pins.toml", code=2)
+    assert checked("registry", "alias", "credit", "production").stdout == before
 
 
 @pytest.mark.long
@@ -154,7 +143,7 @@ def test_a_setting_that_is_not_pinned_is_refused_although_the_rule_is_met(place,
 
 def test_bins_that_merge_groups_are_refused(place, certify):
     rule = ("--max", "demographic_parity_difference:age=0.9")
-    ok(call("registry", "alias", "credit", "production", "--policy", bare_policy(), "--key", "k.pub", *rule))
+    checked("registry", "alias", "credit", "production", "--policy", bare_policy(), "--key", "k.pub", *rule)
     empty = ok(certify(sensitive=("--sensitive", "age:100")), 2)
     assert "no row has 'age' in the bin '>= 100'" in empty.stderr
     ok(certify(sensitive=("--sensitive", "age:60")))
@@ -177,14 +166,13 @@ def test_weights_that_nearly_remove_a_group_are_refused(place, certify, loans_mo
 @pytest.mark.long
 def test_weights_that_remove_a_group_decide_nothing_and_are_not_promoted(place, certify, loans_model):
     weighed(loans_model, 0.0)
-    audit = call("audit", loans_model.path, "--data", "w.parquet", *LABEL, *SEX, "--set", "data.weights=w", *LENIENT)
-    assert audit.exit_code == 3
+    checked("audit", loans_model.path, "--data", "w.parquet", *LABEL, *SEX, "--set", "data.weights=w", *LENIENT, code=3)
     ok(certify("--set", "data.weights=w", data="w.parquet"))
     assert "data.weights" in promote(1)
 
 
 def test_another_table_of_the_same_name_is_refused(place, certify, loans_model):
-    ok(call("registry", "alias", "credit", "production", "--data", loans_model.data))
+    checked("registry", "alias", "credit", "production", "--data", loans_model.data)
     pq.write_table(pq.read_table(loans_model.data).slice(0, 2000), loans_model.data.name)
     ok(certify(data=loans_model.data.name))
     assert "refused: no certificate of credit@1 is about the data that 'production' asks for" in promote(1)
@@ -193,7 +181,7 @@ def test_another_table_of_the_same_name_is_refused(place, certify, loans_model):
 @pytest.fixture
 def signed_by_two(place, certify):
     """An envelope that the trusted key and a foreign one have signed, without its signatures, and those."""
-    ok(call("key", "new", "foreign"))
+    checked("key", "new", "foreign")
     ok(certify("--key", "foreign"))
     envelope = json.loads(Path("c.json").read_text())
     return envelope, *envelope["signatures"]
@@ -201,10 +189,10 @@ def signed_by_two(place, certify):
 
 def test_a_foreign_signature_beside_the_trusted_one_adds_no_trust(place, signed_by_two):
     _, ours, theirs = signed_by_two
-    assert ours["keyid"][:16] in ok(call("verify", "c.json", "--key", "k.pub")).stdout
+    assert ours["keyid"][:16] in checked("verify", "c.json", "--key", "k.pub").stdout
     promote(0)
-    ok(call("key", "new", "third"))
-    ok(call("registry", "alias", "credit", "strict", "--key", "third.pub", *LENIENT))
+    checked("key", "new", "third")
+    checked("registry", "alias", "credit", "strict", "--key", "third.pub", *LENIENT)
     assert "not signed by a key that you trust" in promote(1, "strict")
     assert theirs["keyid"] != ours["keyid"]
 
@@ -219,10 +207,10 @@ def test_the_trusted_signature_replaced_by_a_foreign_one_is_refused(place, signe
         ([ours | {"sig": garbage}, theirs], "refused: certificate"),
     ):
         Path("x.json").write_text(json.dumps(envelope | {"signatures": signatures}))
-        ok(call("verify", "x.json", "--key", "k.pub"), 1)
+        checked("verify", "x.json", "--key", "k.pub", code=1)
         assert words in promote(1, certificate="x.json")
     Path("x.json").write_text(json.dumps(envelope | {"signatures": []}))
-    ok(call("registry", "add", "credit@1", "--certificate", "x.json"), 2)
+    checked("registry", "add", "credit@1", "--certificate", "x.json", code=2)
 
 
 def test_files_restored_without_their_index_are_refused(certified, user, loans_model):
@@ -237,13 +225,13 @@ def test_files_restored_without_their_index_are_refused(certified, user, loans_m
     for name in ("mine", "other"):
         user(name)
         for command in commands:
-            assert "index.sqlite is gone" in ok(call("registry", *command), 2).stderr.replace("\n", " ")
+            assert "index.sqlite is gone" in checked("registry", *command, code=2).stderr.replace("\n", " ")
     assert not (Path(REGISTRY) / "index.sqlite").exists()
 
 
 def test_an_older_index_is_refused_by_memory_and_by_a_witness(certified, user):
     put_back("before")
-    refused = ok(call("registry", "promote", "credit@1", "production"), 2).stderr
+    refused = checked("registry", "promote", "credit@1", "production", code=2).stderr
     assert "the index is an older one, or was cut" in refused
     user("other")
     refused = ok(witnessed("registry", "promote", "credit@1", "production"), 2).stderr
@@ -253,11 +241,11 @@ def test_an_older_index_is_refused_by_memory_and_by_a_witness(certified, user):
 def test_one_of_two_forked_logs_is_refused_in_the_others_place(certified, user):
     put_back("before")
     user("forker")
-    ok(call("registry", "promote", "credit@1", "production"))
-    ok(call("registry", "alias", "credit", "later", "--key", "k.pub"))
+    checked("registry", "promote", "credit@1", "production")
+    checked("registry", "alias", "credit", "later", "--key", "k.pub")
     user("mine")
     for command in (("verify", "credit@production"), ("promote", "credit@1", "production"), ("list",)):
-        assert "event 4 is not the one that it was" in ok(call("registry", *command), 2).stderr
+        assert "event 4 is not the one that it was" in checked("registry", *command, code=2).stderr
     user("other")
     assert "w.json remembers" in ok(witnessed("registry", "list"), 2).stderr
 
@@ -285,19 +273,18 @@ def test_an_alias_edited_in_the_database_is_refused(certified, user):
         edit(f"UPDATE aliases SET {change}")
         alias = "staging" if "staging" in change else "production"
         for command in (("promote", "credit@1", alias), ("verify", f"credit@{alias}")):
-            result = call("registry", *command)
-            assert result.exit_code == 2, (change, command, result.stdout, result.stderr)
+            checked("registry", *command, code=2)
 
 
 def test_the_time_of_an_alias_edited_in_the_database_is_refused(certified):
     edit("UPDATE aliases SET changed_at = '2020-01-01T00:00:00Z'")
-    ok(call("registry", "verify", "credit@production"), 2)
+    checked("registry", "verify", "credit@production", code=2)
 
 
 def test_check_names_a_policy_that_lacks_its_parts(certified):
     edit("UPDATE aliases SET policy = '{}'")
-    assert "fairkit registry check` lists all damage" in ok(call("registry", "list"), 2).stderr
-    ok(call("registry", "check"), 1)
+    assert "fairkit registry check` lists all damage" in checked("registry", "list", code=2).stderr
+    checked("registry", "check", code=1)
 
 
 def test_an_older_witness_is_brought_up_to_date_and_hides_no_older_index(certified):

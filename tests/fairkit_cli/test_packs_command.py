@@ -15,11 +15,10 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner, Result
+from tests.commands import checked, invoke
 
 import fairkit
 from fairkit.settings import ModelOptions
-from fairkit_cli.main import app
 from fairkit_onnx.file import OnnxModel
 
 pytest.importorskip("scipy", reason="exact tests need scipy: pip install 'fairkit[packs]'")
@@ -36,10 +35,6 @@ auditor_no_part = true
 auditor_no_employment = true
 auditor_no_interest = true
 """
-
-
-def invoke(*arguments: Any) -> Result:
-    return CliRunner().invoke(app, [str(one) for one in arguments])
 
 
 @pytest.fixture(autouse=True)
@@ -67,21 +62,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     race[200:600] = None
     columns = {"sex": pa.array(sex), "race": pa.array(race), "score": score, "chosen": chosen}
     pacsv.write_csv(pa.table(columns), here / "applicants.csv")
-    assert invoke("key", "new", here / "key").exit_code == 0
+    checked("key", "new", here / "key")
     (here / "facts.toml").write_text(FACTS)
     return here
 
 
 def test_a_filed_summary_in_two_commands(folder: Path):
-    first = invoke(
+    checked(
         "certify", "--pack", "nyc-ll144", "--data", folder / "applicants.csv", "--predictions", "decision=chosen",
         "--sensitive", "sex,race", "--key", folder / "key",
         "--output", folder / "ll.json",
     )  # fmt: skip
-    assert first.exit_code == 0
     told = ("--key", folder / "key.pub", "--pack", "nyc-ll144", "--facts", folder / "facts.toml", "--strict")
-    second = invoke("report", folder / "ll.json", *told, "--format", "csv")
-    assert second.exit_code == 0
+    second = checked("report", folder / "ll.json", *told, "--format", "csv")
     data = table_of(folder).to_pandas()
     rows = list(csv.DictReader(io.StringIO(second.stdout)))
     for column in ("sex", "race"):
@@ -102,8 +95,7 @@ def test_a_filed_summary_in_two_commands(folder: Path):
     assert "2026-12-01" in text
     assert "GAP" not in text
     assert "0.8 " not in text.replace("0.8 %", "")
-    page = invoke("report", folder / "ll.json", *told, "--output", folder / "ll.html")
-    assert page.exit_code == 0
+    checked("report", folder / "ll.json", *told, "--output", folder / "ll.html")
     shown = (folder / "ll.html").read_text("utf-8")
     assert "Doe | Partners &lt;b&gt;" in shown
     assert "computed from signed counts" in shown
@@ -139,20 +131,18 @@ def test_a_tool_whose_low_scores_are_good_is_counted_below_the_median(folder: Pa
 
 
 def test_a_tool_that_scores_is_counted_above_the_median(folder: Path):
-    done = invoke(
+    done = checked(
         "certify", "--pack", "nyc-ll144", "--data", folder / "applicants.csv", "--predictions", "score=score",
         "--sensitive", "sex,race", "--key", folder / "key",
         "--output", folder / "sc.json",
     )  # fmt: skip
-    assert done.exit_code == 0
     assert "the median of all 10,000 scores" in done.stderr
     facts = folder / "scores.toml"
     facts.write_text(f"{FACTS}tool_scores = true\n")
-    made = invoke(
+    made = checked(
         "report", folder / "sc.json", "--key", folder / "key.pub", "--pack", "nyc-ll144", "--facts", facts,
         "--format", "csv", "--strict",
     )  # fmt: skip
-    assert made.exit_code == 0
     data = table_of(folder).to_pandas()
     data["above"] = data["score"] > data["score"].median()
     rates = data.groupby("sex")["above"].mean()
@@ -163,22 +153,20 @@ def test_a_tool_that_scores_is_counted_above_the_median(folder: Path):
 
 @pytest.mark.long
 def test_a_model_that_scores_is_counted_above_the_median_of_its_scores(loans_model: Any, tmp_path: Path):
-    assert invoke("key", "new", tmp_path / "key").exit_code == 0
+    checked("key", "new", tmp_path / "key")
     told = (
         loans_model.path, "--data", loans_model.data, "--label", "decision", "--favorable", "approved",
         "--sensitive", "sex", "--drop", "would_repay", "--pack", "nyc-ll144",
     )  # fmt: skip
-    done = invoke(
+    checked(
         "certify", *told, "--set", "pack.tool_scores=true", "--key", tmp_path / "key", "--output", tmp_path / "c.json",
     )  # fmt: skip
-    assert done.exit_code == 0, done.stderr
     facts = tmp_path / "facts.toml"
     facts.write_text(f"{FACTS}tool_scores = true\n")
-    made = invoke(
+    made = checked(
         "report", tmp_path / "c.json", "--key", tmp_path / "key.pub", "--pack", "nyc-ll144", "--facts", facts,
         "--format", "csv", "--strict",
     )  # fmt: skip
-    assert made.exit_code == 0, made.stderr
     data = fairkit.load_data(loans_model.data, label="decision", favorable="approved", sensitive=["sex"])
     scorer = OnnxModel.load(loans_model.path).bind(data, ModelOptions())
     batch = data.read(scorer.columns)
@@ -188,12 +176,11 @@ def test_a_model_that_scores_is_counted_above_the_median_of_its_scores(loans_mod
     found = {one["row"]: one for one in csv.DictReader(io.StringIO(made.stdout)) if one["table"] == "sex"}
     for group in set(groups):
         assert float(found[group]["scoring rate"]) == pytest.approx(above[groups == group].mean())
-    assert invoke("audit", *told, "--set", "pack.tool_scores=true", "--threshold", "0.5").exit_code == 2
+    checked("audit", *told, "--set", "pack.tool_scores=true", "--threshold", "0.5", code=2)
     other = [*told[:-1], "ugesp"]
-    refused = invoke("audit", *other, "--set", "pack.tool_scores=true")
-    assert refused.exit_code == 2
+    refused = checked("audit", *other, "--set", "pack.tool_scores=true", code=2)
     assert "pack.tool_scores belongs to" in refused.stderr
-    assert invoke("audit", *told[:-2], "--set", "pack.tool_scores=true").exit_code == 2
+    checked("audit", *told[:-2], "--set", "pack.tool_scores=true", code=2)
 
 
 @pytest.mark.long
@@ -206,8 +193,7 @@ def test_what_nobody_states_is_a_gap_and_strict_says_so(folder: Path):
     assert "- Job, and selection procedure: GAP" in loose.stdout
     assert "not answered: 1607.15(A): not stated: Period of the selections" in strict.stderr
     assert "Fisher p" in loose.stdout
-    lending = invoke("report", folder / "ll.json", "--key", folder / "key.pub", "--pack", "ecoa", "--strict")
-    assert lending.exit_code == 3
+    lending = checked("report", folder / "ll.json", "--key", folder / "key.pub", "--pack", "ecoa", "--strict", code=3)
     assert "the audit names no reference group" in lending.stderr
 
 
@@ -215,28 +201,26 @@ def test_what_nobody_states_is_a_gap_and_strict_says_so(folder: Path):
 def test_evidence_that_does_not_hold_is_red_and_comes_before_the_gaps(folder: Path):
     if not (folder / "ll.json").exists():
         test_a_filed_summary_in_two_commands(folder)
-    assert invoke("key", "new", folder / "other").exit_code == 0
-    done = invoke("report", folder / "ll.json", "--key", folder / "other.pub", "--pack", "ugesp", "--strict")
-    assert done.exit_code == 1
+    checked("key", "new", folder / "other")
+    done = checked("report", folder / "ll.json", "--key", folder / "other.pub", "--pack", "ugesp", "--strict", code=1)
     assert "DOES NOT HOLD" in done.stdout
 
 
 def test_from_a_certified_credit_model_to_annex_iv_in_two_commands(loans_model: Any, tmp_path: Path):
-    assert invoke("key", "new", tmp_path / "key").exit_code == 0
-    first = invoke(
+    checked("key", "new", tmp_path / "key")
+    checked(
         "certify", loans_model.path, "--data", loans_model.data, "--label", "decision", "--favorable", "approved",
         "--sensitive", "sex", "--drop", "would_repay", "--max", "equal_opportunity_difference:sex=0.5",
         "--pack", "eu-ai-act", "--key", tmp_path / "key",
         "--output", tmp_path / "c.json",
     )  # fmt: skip
-    assert first.exit_code == 0
     facts = tmp_path / "facts.toml"
     facts.write_text('intended_purpose = "Consumer credit"\nresponsible_persons = "J. Doe"\n')
-    done = invoke(
+    # the provider's part is not written
+    done = checked(
         "report", tmp_path / "c.json", "--key", tmp_path / "key.pub", "--pack", "eu-ai-act", "--facts", facts,
-        "--format", "markdown", "--strict",
+        "--format", "markdown", "--strict", code=3
     )  # fmt: skip
-    assert done.exit_code == 3  # the provider's part is not written
     text = done.stdout
     text = text.replace("\\", "")
     order = ["## Annex IV 1:", "## Annex IV 2(b):", "## Annex IV 2(g):", "## Annex IV 3; Article 15:"]
@@ -251,13 +235,12 @@ def test_from_a_certified_credit_model_to_annex_iv_in_two_commands(loans_model: 
 def test_strict_says_which_clauses_cannot_be_rested_on_and_a_person_accepts(
     loans_model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    assert invoke("key", "new", tmp_path / "key").exit_code == 0
+    checked("key", "new", tmp_path / "key")
     told = (
         "certify", loans_model.path, "--data", loans_model.data, "--label", "decision", "--favorable", "approved",
         "--sensitive", "sex", "--drop", "would_repay", "--pack", "colorado-insurance", "--key", tmp_path / "key",
     )  # fmt: skip
-    first = invoke(*told, "--output", tmp_path / "c.json")
-    assert first.exit_code == 0, first.stderr
+    checked(*told, "--output", tmp_path / "c.json")
     facts = tmp_path / "facts.toml"
     facts.write_text(
         "".join(f'{key} = "x"\n' for key in ("principles", "testing_policy", "inventory", "vendors", "reports"))
@@ -280,8 +263,16 @@ def test_strict_says_which_clauses_cannot_be_rested_on_and_a_person_accepts(
     assert len(made["pack"]["sha256"]) == 64
     assert made["items"][0]["states"][-1].endswith("Today (2026-11-24): applies.")
     assert "grey: Regulation 10-1-1, section 5: not compared with the official text" in page.stderr
-    accepted = invoke(*report, "--strict", "--accept-unread", "J. <Doe>", "--output", tmp_path / "p.html")
-    assert accepted.exit_code == 3  # the gap stays
+    accepted = checked(
+        *report,
+        "--strict",
+        "--accept-unread",
+        "J. <Doe>",
+        "--output",
+        tmp_path / "p.html",
+        code=3,
+        # the gap stays
+    )
     assert "fairkit: grey:" not in accepted.stderr
     shown = (tmp_path / "p.html").read_text("utf-8")
     assert "Accepted by J. &lt;Doe&gt;: 4 clauses" in shown
@@ -293,36 +284,30 @@ def test_strict_says_which_clauses_cannot_be_rested_on_and_a_person_accepts(
         (("--strict", "--accept-status", "repealed"), "takes later, adopted, stayed, proposed"),
         (("--strict", "--accept-unread", " "), "takes the name"),
     ):
-        done = invoke(*report, *wrong)
-        assert done.exit_code == 2
+        done = checked(*report, *wrong, code=2)
         assert said in done.stderr
-    old = invoke(*report[:-4], "--pack", "ecoa@2026-07-20")
-    assert old.exit_code == 2
+    old = checked(*report[:-4], "--pack", "ecoa@2026-07-20", code=2)
     assert "use --pack ecoa" in old.stderr
-    red = invoke(*report[:-4], "--pack", "ecoa@2026-11-23", "--format", "markdown")  # the current one, by its day
-    assert red.exit_code == 0
+    red = checked(*report[:-4], "--pack", "ecoa@2026-11-23", "--format", "markdown")  # the current one, by its day
     assert "fairkit: red:" not in red.stderr
     frozen = type("Frozen", (datetime.datetime,), {"now": classmethod(lambda cls, tz=None: cls(2026, 5, 1, tzinfo=tz))})
     monkeypatch.setattr("fairkit_registry.evidence.recompute.datetime", frozen)
-    assert invoke(*told, "--output", tmp_path / "may.json").exit_code == 0
+    checked(*told, "--output", tmp_path / "may.json")
     may = ("report", tmp_path / "may.json", "--key", tmp_path / "key.pub", "--format", "markdown", "--pack")
-    now = invoke(*may, "ecoa", "--strict")
-    assert now.exit_code == 3
+    now = checked(*may, "ecoa", "--strict", code=3)
     assert "red: 12 CFR 1002.6(a), comment 2 (ended): repealed 2026-07-21" in now.stderr
     text = now.stdout.replace("\\", "")
     assert "2026-05-01: applied. Today (2026-11-24): repealed 2026-07-21." in text
     assert "(convention, no legal clause)" in text
-    then = invoke(*may, "ecoa@2026-07-20")
-    assert then.exit_code == 0
+    then = checked(*may, "ecoa@2026-07-20")
     assert "fairkit: red:" not in then.stderr
 
 
 def test_new_york_takes_no_group_probabilities(folder: Path):
-    done = invoke(
+    done = checked(
         "audit", "--pack", "nyc-ll144", "--data", folder / "applicants.csv", "--predictions", "decision=chosen",
-        "--sensitive", "sex", "--sensitive-probability", "race=a_x,a_y",
+        "--sensitive", "sex", "--sensitive-probability", "race=a_x,a_y", code=2
     )  # fmt: skip
-    assert done.exit_code == 2
     assert "imputed or inferred data cannot be used" in done.stderr
 
 
@@ -338,15 +323,14 @@ def test_what_is_typed_wrongly_writes_nothing(folder: Path, tmp_path: Path):
         (("--pack", "ugesp", "--facts", folder / "key.pub"), "not valid TOML"),
     ]
     for arguments, said in wrong:
-        done = invoke("report", folder / "missing.json", *arguments, "--output", page)
-        assert done.exit_code == 2
+        done = checked("report", folder / "missing.json", *arguments, "--output", page, code=2)
         assert said in done.stderr
         assert not page.exists()
-    two = invoke("report", "a.json", "b.json", "--pack", "ugesp")
-    assert two.exit_code == 2
+    two = checked("report", "a.json", "b.json", "--pack", "ugesp", code=2)
     assert "one certificate" in two.stderr
-    nobody = invoke("audit", "--pack", "ecoa", "--data", folder / "applicants.csv", "--predictions", "decision=chosen")
-    assert nobody.exit_code == 2
+    nobody = checked(
+        "audit", "--pack", "ecoa", "--data", folder / "applicants.csv", "--predictions", "decision=chosen", code=2
+    )
     assert "--sensitive" in nobody.stderr
 
 
@@ -368,7 +352,6 @@ def test_packs_are_listed_and_a_plugin_brings_one(monkeypatch: pytest.MonkeyPatc
     import sys
 
     monkeypatch.delitem(sys.modules, "fairkit_file_house_rules")
-    broken = invoke("packs")
-    assert broken.exit_code == 0
+    broken = checked("packs")
     assert "no key 'titel'" in broken.stderr
     assert "nyc-ll144" in broken.stdout

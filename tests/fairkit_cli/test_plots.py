@@ -118,7 +118,7 @@ def test_a_roc_curve_lies_in_its_band(report, people):
             assert one["high"] + 1e-4 >= min(h for a, h in women if a >= one["x"] - 1e-9)
 
 
-def test_scores_and_calibration(report, people):
+def test_charts_of_scores_and_calibration_add_up(report, people):
     groups = people[2]
     (shares,) = _datasets(report.plot("scores", "sex"))
     for sex in ("female", "male"):

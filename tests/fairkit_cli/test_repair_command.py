@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
+from tests.commands import checked, invoke
 
-from fairkit_cli.main import app
 from fairkit_datasets.loans import loans_table
 
 RULE = "demographic_parity_difference:sex=0.1"
@@ -25,13 +24,9 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def run(*arguments):
-    return CliRunner().invoke(app, [*map(str, arguments)])
-
-
 def mitigate(*more, test="test.parquet", rule=RULE):
     data = ["--data", "train.parquet", "--test", test, *ROLES]
-    return run("mitigate", "--max", rule, *data, "--output", "fair.onnx", *more)
+    return invoke("mitigate", "--max", rule, *data, "--output", "fair.onnx", *more)
 
 
 @pytest.mark.long
@@ -41,20 +36,17 @@ def test_a_policy_ends_in_a_promotion(folder):
     record = json.loads(made.stdout)
     assert record["search"]["reached"]
     assert record["decisions"] == {"randomized": False, "reads": ["sex"]}
-    assert run("key", "new", "k").exit_code == 0
-    signed = run("certify", "fair.onnx", "--data", "test.parquet", "--max", RULE, "--key", "k", "--output", "c.json")
-    assert signed.exit_code == 0, signed.output
-    checked = run("verify", "c.json", "--model", "fair.onnx", "--key", "k.pub", "--format", "json")
-    assert checked.exit_code == 0, checked.output
+    checked("key", "new", "k")
+    checked("certify", "fair.onnx", "--data", "test.parquet", "--max", RULE, "--key", "k", "--output", "c.json")
+    checked("verify", "c.json", "--model", "fair.onnx", "--key", "k.pub", "--format", "json")
     import base64
 
     body = json.loads(base64.b64decode(json.loads(Path("c.json").read_text())["payload"]))
     told = body["predicate"]["mitigation"]["search"]
     assert (told["searched"], told["looks"]) == (record["search"]["searched"], 1)
-    assert run("registry", "add", "loans", "fair.onnx", "--certificate", "c.json").exit_code == 0
-    assert run("registry", "alias", "loans", "production", "--max", RULE, "--key", "k.pub").exit_code == 0
-    promoted = run("registry", "promote", "loans@1", "production")
-    assert promoted.exit_code == 0, promoted.output
+    checked("registry", "add", "loans", "fair.onnx", "--certificate", "c.json")
+    checked("registry", "alias", "loans", "production", "--max", RULE, "--key", "k.pub")
+    checked("registry", "promote", "loans@1", "production")
 
 
 @pytest.mark.long
@@ -87,7 +79,7 @@ def test_a_named_method_gets_its_tolerance_chosen_unless_it_is_set(folder):
     record = json.loads(chosen.stdout)
     assert 0 < record["parameters"]["tolerance"] < 0.1
     assert {one["method"] for one in record["search"]["alternatives"]} == {"unconstrained", "threshold-optimizer"}
-    run(
+    invoke(
         "mitigate",
         "--plugin",
         "reweigh",
@@ -143,7 +135,6 @@ def test_what_cannot_be_asked_is_refused_with_code_2(folder, more, said):
 
 
 def test_neither_a_method_nor_a_policy(folder):
-    refused = run("mitigate", "--data", "train.parquet", *ROLES, "--output", "fair.onnx")
-    assert refused.exit_code == 2
+    refused = checked("mitigate", "--data", "train.parquet", *ROLES, "--output", "fair.onnx", code=2)
     assert "Give --plugin NAME" in refused.stderr
     assert "or a policy" in refused.stderr

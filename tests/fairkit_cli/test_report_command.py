@@ -13,21 +13,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner, Result
+from tests.commands import checked, invoke
 
 from fairkit.results.rules import Rule
 from fairkit_cli.evidence import read_evidence, stated_report
-from fairkit_cli.main import app
 from fairkit_cli.pages.certificates import evidence_page, repair_that_passes
 from fairkit_cli.render.html import html_page
 
 pytest.importorskip("vl_convert", reason="pages need vl-convert-python: pip install 'fairkit[html]'")
 
 RULE = "demographic_parity_difference:sex=0.1"
-
-
-def invoke(*arguments: Any) -> Result:
-    return CliRunner().invoke(app, [str(one) for one in arguments])
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +34,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, less in (("bad", 0.3), ("good", 0.0)):
         chosen = rng.random(4000) < 0.6 - less * (sex == "female")
         pq.write_table(pa.table({"sex": sex, "chosen": chosen.astype(int)}), here / f"{name}.parquet")
-    assert invoke("key", "new", here / "key").exit_code == 0
-    assert invoke("key", "new", here / "other").exit_code == 0
+    checked("key", "new", here / "key")
+    checked("key", "new", here / "other")
     for name, code in (("bad", 1), ("good", 0)):
         done = invoke(
             "certify", "--data", here / f"{name}.parquet", "--predictions", "decision=chosen", "--sensitive", "sex",
@@ -53,8 +48,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.long
 def test_a_page_of_one_certificate_that_holds(folder: Path):
-    done = invoke("report", folder / "bad.json", "--key", folder / "key.pub", "--output", folder / "one.html")
-    assert done.exit_code == 0  # the page is made; the verdict is on it
+    # the page is made; the verdict is on it
+    checked("report", folder / "bad.json", "--key", folder / "key.pub", "--output", folder / "one.html")
     page = (folder / "one.html").read_text("utf-8")
     assert 'class="signed"' in page
     assert "DOES NOT HOLD" not in page
@@ -93,8 +88,7 @@ def test_a_changed_number_is_red_with_a_key_and_a_contradiction_without(folder: 
 
     path = _changed(folder / "bad.json", tmp_path / "changed.json", flatter)
     for told in ([], ["--key", folder / "key.pub"]):
-        done = invoke("report", path, *told)
-        assert done.exit_code == 1
+        done = checked("report", path, *told, code=1)
         assert "DOES NOT HOLD" in done.stdout
         assert 'class="unsigned"' in done.stdout
     assert "the certificate contradicts itself" in invoke("report", path).stderr
@@ -103,23 +97,20 @@ def test_a_changed_number_is_red_with_a_key_and_a_contradiction_without(folder: 
 @pytest.mark.long
 def test_an_outcome_that_the_settings_do_not_have_is_a_contradiction(folder: Path, tmp_path: Path):
     path = _changed(folder / "bad.json", tmp_path / "c.json", lambda body: body["data"].update(label="paid"))
-    done = invoke("report", path)
-    assert done.exit_code == 1
+    done = checked("report", path, code=1)
     assert "the settings have the label None, the report paid" in done.stderr
 
 
 def test_what_is_no_certificate_writes_nothing(folder: Path, tmp_path: Path):
     (tmp_path / "no.json").write_text("{}")
-    done = invoke("report", folder / "bad.json", tmp_path / "no.json", "--output", tmp_path / "p.html")
-    assert done.exit_code == 2
+    done = checked("report", folder / "bad.json", tmp_path / "no.json", "--output", tmp_path / "p.html", code=2)
     assert "no.json" in done.stderr
     assert not (tmp_path / "p.html").exists()
 
 
 @pytest.mark.long
 def test_several_certificates_are_followed_and_the_newest_is_shown(folder: Path):
-    done = invoke("report", folder / "good.json", folder / "bad.json", "--key", folder / "key.pub")
-    assert done.exit_code == 0
+    done = checked("report", folder / "good.json", folder / "bad.json", "--key", folder / "key.pub")
     page = done.stdout
     assert "<h1>2 certificates</h1>" in page
     assert "How the numbers moved" in page
@@ -148,21 +139,21 @@ def test_a_repair_is_another_model_by_the_same_rules_on_the_same_table(folder: P
 
 def _own(folder: Path, tmp_path: Path, *options: Any) -> Path:
     """A certificate by a key of its own, so that what is remembered about it touches no other test."""
-    assert invoke("key", "new", tmp_path / "own").exit_code == 0
-    done = invoke(
+    checked("key", "new", tmp_path / "own")
+    checked(
         "certify", "--data", folder / "good.parquet", "--predictions", "decision=chosen", "--sensitive", "sex",
         "--max", RULE, "--key", tmp_path / "own", "--output", tmp_path / "own.json",
         *options,
     )  # fmt: skip
-    assert done.exit_code == 0, done.stderr
     return tmp_path / "own.json"
 
 
 @pytest.mark.long
 def test_an_expired_certificate_is_red(folder: Path, tmp_path: Path):
     path = _own(folder, tmp_path, "--valid-days", "0")
-    page = invoke("report", path, folder / "bad.json", "--key", tmp_path / "own.pub", "--key", folder / "key.pub")
-    assert page.exit_code == 1
+    page = checked(
+        "report", path, folder / "bad.json", "--key", tmp_path / "own.pub", "--key", folder / "key.pub", code=1
+    )
     assert page.stdout.count("DOES NOT HOLD") == 1
     assert "was valid until" in page.stdout
     assert "The repair that passes" not in page.stdout
@@ -181,15 +172,13 @@ def test_an_old_certificate_says_its_age(folder: Path):
 def test_a_watch_adds_what_came_since(folder: Path, tmp_path: Path):
     path = _own(folder, tmp_path)
     state = tmp_path / "watch"
-    done = invoke("watch", "init", "--certificate", path, "--state", state, "--predictions", "decision=chosen")
-    assert done.exit_code == 0, done.stderr
+    done = checked("watch", "init", "--certificate", path, "--state", state, "--predictions", "decision=chosen")
     rng = np.random.default_rng(2)
     sex = rng.choice(["female", "male"], 3000)
     chosen = (rng.random(3000) < 0.7 - 0.4 * (sex == "female")).astype(int)
     pq.write_table(pa.table({"sex": sex, "chosen": chosen}), tmp_path / "day-2026-01-02.parquet")
-    assert invoke("watch", "add", state, "--data", tmp_path / "day-2026-01-02.parquet").exit_code == 1
-    done = invoke("report", path, "--key", tmp_path / "own.pub", "--watch", state)
-    assert done.exit_code == 0, done.stderr
+    checked("watch", "add", state, "--data", tmp_path / "day-2026-01-02.parquet", code=1)
+    done = checked("report", path, "--key", tmp_path / "own.pub", "--watch", state)
     page = done.stdout
     assert "Monitoring: the decisions since the audit" in page
     assert "Since the audit</strong>: 1 of 1 limits broken" in page[: page.index("The question")]
@@ -197,10 +186,9 @@ def test_a_watch_adds_what_came_since(folder: Path, tmp_path: Path):
     assert "3,000 decisions since 2026-01-02" in section
     assert 'class="badge fail"' in section
     assert len(page) < 400_000
-    other = invoke("report", folder / "bad.json", "--key", folder / "key.pub", "--watch", state)
-    assert other.exit_code == 2
+    other = checked("report", folder / "bad.json", "--key", folder / "key.pub", "--watch", state, code=2)
     assert "and not about what bad.json certifies" in other.stderr
-    assert invoke("report", path, "--watch", state, "--pack", "ugesp").exit_code == 2
+    checked("report", path, "--watch", state, "--pack", "ugesp", code=2)
     filed = ("report", path, "--key", tmp_path / "own.pub", "--pack", "eu-ai-act-monitoring", "--format")
     made = json.loads(invoke(*filed, "json", "--watch", state).stdout)
     (item,) = [one for one in made["items"] if one["clause"] == "Article 72(2)"]

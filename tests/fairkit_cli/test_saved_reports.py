@@ -1,17 +1,17 @@
-"""One audit in several formats: --save, Report.save, Markdown, and what a notebook shows."""
+"""One audit in several formats, and where its time went."""
 
 from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import fairkit
-from fairkit_cli.main import app
 
 
 @pytest.fixture(scope="module")
@@ -21,22 +21,15 @@ def report(loans_model):
     return fairkit.audit(loans_model.path, data, policy=[rule])
 
 
-@pytest.fixture
-def fairkit_command(tmp_path, monkeypatch):
-    """Run the command in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-    return lambda *words: CliRunner().invoke(app, [str(word) for word in words])
-
-
 ROLES = ("--label", "decision", "--favorable", "approved", "--sensitive", "sex")
 
 
 @pytest.mark.long
-def test_one_audit_is_written_in_every_format(fairkit_command, loans_model, tmp_path):
+def test_one_audit_is_written_in_every_format(run, loans_model, tmp_path):
     files = [tmp_path / f"report.{end}" for end in ("html", "md", "json", "xml")]
     saves = [word for file in files for word in ("--save", str(file))]
     rule = ("--max", "demographic_parity_difference:sex=0.001")
-    result = fairkit_command("audit", loans_model.path, "--data", loans_model.data, *ROLES, *rule, *saves)
+    result = run("audit", loans_model.path, "--data", loans_model.data, *ROLES, *rule, *saves)
     assert result.exit_code == 1
     assert "FAIL" in result.stdout
     page, text, record, junit = (file.read_text("utf-8") for file in files)
@@ -47,10 +40,10 @@ def test_one_audit_is_written_in_every_format(fairkit_command, loans_model, tmp_
 
 
 @pytest.mark.parametrize("name", ["report", "report.pdf2", "missing/report.html"])
-def test_a_file_that_cannot_be_written_is_said_before_the_audit(fairkit_command, loans_model, tmp_path, name):
+def test_a_file_that_cannot_be_written_is_said_before_the_audit(run, loans_model, tmp_path, name):
     kept = tmp_path / "kept.json"
     words = ("--save", str(kept), "--save", str(tmp_path / name))
-    result = fairkit_command("audit", loans_model.path, "--data", loans_model.data, *ROLES, *words)
+    result = run("audit", loans_model.path, "--data", loans_model.data, *ROLES, *words)
     assert result.exit_code == 2
     assert name.split("/")[-1] in result.stderr or "missing" in result.stderr
     assert not kept.exists()
@@ -121,3 +114,68 @@ def test_a_comparison_has_markdown_too(loans_model):
     assert "| accuracy | all rows |" in text
     with pytest.raises(fairkit.FairkitError, match="no JUnit form"):
         fairkit.compare([loans_model.path] * 2, data).save("x.xml")
+
+
+# `--timings` of long commands: on stderr for people, under `timings` for programs, never in what is signed.
+def options(loans_model):
+    roles = ["--label", "decision", "--favorable", "approved", "--sensitive", "sex"]
+    return ["audit", str(loans_model.path), "--data", str(loans_model.data), *roles]
+
+
+def process(*arguments):
+    code = "from fairkit_cli.main import run; run()"
+    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+
+
+def test_long_work_says_how_far_it_is_where_there_is_no_terminal(monkeypatch, capsys):
+    from fairkit_cli.terminal import output as console
+
+    with console.progress_bar() as progress:
+        progress("searching", 1, 20)
+    assert capsys.readouterr().err == ""  # nothing of short work
+    monkeypatch.setattr(console, "PAUSE", 0.0)
+    with console.progress_bar() as progress:
+        progress("searching", 12, 120)
+    assert capsys.readouterr().err == "fairkit: searching, 12 of 120; 0 s so far\n"
+
+
+@pytest.mark.long
+def test_audit_prints_its_phases(loans_model):
+    plain = process(*options(loans_model))
+    timed = process("--timings", *options(loans_model))
+    assert timed.stdout == plain.stdout
+    told = {line.split("  ")[1].strip() for line in timed.stderr.splitlines()[1:]}
+    assert {"start", "load model", "read", "score", "measure", "intervals", "write", "all"} <= told
+    assert "timings" not in plain.stderr
+
+
+@pytest.mark.long
+def test_json_has_them_beside_the_report(loans_model):
+    plain = json.loads(process(*options(loans_model), "--format", "json").stdout)
+    timed = json.loads(process("--timings", *options(loans_model), "--format", "json").stdout)
+    taken = timed.pop("timings")
+    assert timed == plain
+    assert taken["cpu_seconds"] == pytest.approx(sum(p["cpu_seconds"] for p in taken["phases"]), abs=0.01)
+    assert 0.05 < taken["cpu_seconds"] < 600
+
+
+@pytest.mark.long
+def test_a_certificate_has_none(loans_model, tmp_path):
+    assert process("key", "new", str(tmp_path / "k")).returncode == 0
+    target = tmp_path / "c.json"
+    command = ["certify", *options(loans_model)[1:], "--key", str(tmp_path / "k"), "--output", str(target)]
+    done = process("--timings", *command)
+    assert done.returncode == 0, done.stderr
+    assert "phase" in done.stderr
+    import base64
+
+    payload = base64.b64decode(json.loads(target.read_text())["payload"]).decode()
+    assert "cpu_seconds" not in payload
+
+
+def test_a_registry_command_prints_its_phases(tmp_path):
+    place = ["--registry", str(tmp_path / "r")]
+    assert process("registry", "list", *place).returncode in (0, 2)
+    timed = process("--timings", "registry", "list", *place)
+    assert "start" in timed.stderr
+    assert "all" in timed.stderr

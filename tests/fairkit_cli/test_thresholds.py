@@ -9,11 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from onnx import helper
+from tests.commands import invoke
 from tests.exports import model_of
-from typer.testing import CliRunner
 
 import fairkit
-from fairkit_cli.main import app
 
 ROWS = 2_000
 RNG = np.random.default_rng(4)
@@ -41,7 +40,7 @@ def run(tmp_path, monkeypatch, repaired):
     pq.write_table(pa.table(TABLE), "rows.parquet")
     (tmp_path / "base.onnx").write_bytes(base().SerializeToString())
     (tmp_path / "fair.onnx").write_bytes(repaired.onnx)
-    return lambda *arguments: CliRunner().invoke(app, [str(a) for a in arguments])
+    return invoke
 
 
 def rates(result):

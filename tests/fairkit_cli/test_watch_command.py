@@ -11,9 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
+from tests.commands import checked
 
-from fairkit_cli.main import app
 from fairkit_registry.evidence.signers import new_key_pair
 from fairkit_registry.store.registry import Registry
 from fairkit_watch.log import frame, read
@@ -23,8 +22,7 @@ RULE = "demographic_parity_difference:sex=0.1"
 
 
 def run(*arguments, code=0):
-    result = CliRunner().invoke(app, [str(one) for one in arguments])
-    assert result.exit_code == code, result.output
+    result = checked(*arguments, code=code)
     assert "Traceback" not in result.output
     return result
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.table import Table
-from typer.testing import CliRunner
+from tests.commands import checked, invoke
+from tests.terminal import assert_readable, typed
 
 import fairkit
-from fairkit_cli.main import app
 from fairkit_cli.terminal.plain import GAP, fitted, to_text
 
 WIDTHS = (60, 80, 140)
@@ -95,8 +95,7 @@ def made(files):
         watch.add(table, day="2026-02-01")
     (folder / "model.onnx").write_bytes(network().SerializeToString())
     name, registry = "a-model-with-a-long-name", ["--registry", str(folder / "registry")]
-    added = CliRunner().invoke(app, ["registry", "add", name, str(folder / "model.onnx"), *registry])
-    assert added.exit_code == 0, added.output
+    checked("registry", "add", name, folder / "model.onnx", *registry)
     return folder
 
 
@@ -157,7 +156,7 @@ def _check(screens, groups, monkeypatch):
             if callable(screen):
                 text = screen()
             else:
-                result = CliRunner().invoke(app, screen)
+                result = invoke(*screen)
                 assert result.exit_code in (0, 1, 3), (name, result.output, result.exception)
                 text = result.stdout
             assert "…" not in text, (name, width)
@@ -177,7 +176,7 @@ def _check(screens, groups, monkeypatch):
 
 
 @pytest.mark.long
-def test_every_screen(files, made, monkeypatch):
+def test_every_screen_fits_its_width(files, made, monkeypatch):
     _check(quick(made), files[1], monkeypatch)
 
 
@@ -186,7 +185,7 @@ def test_every_screen_of_models(files, made, monkeypatch):
     _check(trained(made), files[1], monkeypatch)
 
 
-def test_terminals_and_pipes(files, monkeypatch):
+def test_a_terminal_is_as_wide_as_it_is_and_a_pipe_gets_whole_lines(files, monkeypatch):
     """A terminal's width counts; a pipe gets whole lines unless COLUMNS says how wide it is."""
     folder, groups = files
     data = fairkit.load_data(
@@ -203,3 +202,45 @@ def test_terminals_and_pipes(files, monkeypatch):
     shown = re.sub(r"\x1b\[[0-9;]*m", "", table(report, terminal=True))
     assert max(map(len, shown.splitlines())) <= 80
     assert "├" not in shown
+
+
+# Commands in a real terminal of 80 columns: nothing is asked, nothing is cut, no codes are left on the screen.
+
+ROLES = "--label decision --favorable approved --sensitive sex"
+COMMANDS = {
+    "fairkit audit plain.onnx --data test.parquet": 0,
+    "fairkit audit plain.onnx --data test.parquet --max demographic_parity_difference:sex=0.01": 1,
+    "fairkit why plain.onnx --data test.parquet": 0,
+    "fairkit compare plain.onnx fair.onnx --data test.parquet": 0,
+    f"fairkit data test.parquet {ROLES}": 0,
+    "fairkit plan --max demographic_parity_difference:sex=0.1 --groups female=0.5,male=0.5": 0,
+    "fairkit registry list": 0,
+    "fairkit registry list loans": 0,
+    "fairkit registry alias": 0,
+    "fairkit registry show loans@1": 0,
+    "fairkit plugins": 0,
+    "fairkit packs": None,
+    "fairkit audit nowhere.onnx --data test.parquet": 2,
+}
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """The demo's folder, made in a terminal in which nobody answers."""
+    folder = tmp_path_factory.mktemp("terminal")
+    shown, code = typed("fairkit demo --keep kept", folder)
+    assert code == 0, shown
+    said = " ".join(shown.split())
+    assert "The demo's key is written without a passphrase, so that nothing is asked" in said, said
+    assert "$ fairkit key new auditor.key --no-passphrase" in said
+    assert "exit code 2" not in said
+    return folder / "kept"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_screen_has_no_codes_and_no_line_that_is_too_long(kept, command):
+    shown, code = typed(command, kept)
+    assert code != 70, shown
+    assert COMMANDS[command] in (None, code), shown
+    assert_readable(shown)

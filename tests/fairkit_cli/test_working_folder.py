@@ -12,8 +12,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from tests.commands import checked, invoke
 from typer.main import get_command
-from typer.testing import CliRunner
 
 import fairkit
 from fairkit.errors import ConfigError, DataError, ParameterError
@@ -189,10 +189,10 @@ def test_what_has_no_secret_or_no_host_needs_no_trust(outsider, monkeypatch):
 def test_the_token_goes_to_no_endpoint_that_only_a_configuration_names(outsider, loans_model):
     (outsider / "fairkit.toml").write_text("[endpoint]\nurl = 'http://127.0.0.1:9'\nmodel_name = 'm'\n")
     audit = ("audit", "--data", str(loans_model.data))
-    refused = CliRunner().invoke(app, [*audit])
+    refused = invoke(*audit)
     assert (refused.exit_code, "would be sent there" in refused.stderr.replace("\n", " ")) == (2, True)
     for words in (("--trust-host", "127.0.0.1", *audit), (*audit, "--endpoint", "http://127.0.0.1:9")):
-        tried = CliRunner().invoke(app, list(words))
+        tried = invoke(*words)
         assert "cannot be reached" in tried.stderr.replace("\n", " ")
 
 
@@ -230,7 +230,7 @@ def test_a_certificate_says_where_its_settings_come_from(tmp_path, monkeypatch, 
     path.write_text("[model]\nthreshold = 0.0001\n")
     roles = ("--label", "decision", "--favorable", "approved", "--sensitive", "sex", "--config", str(path))
     words = ("certify", str(loans_model.path), "--data", str(loans_model.data), *roles, "--key", "k")
-    done = CliRunner().invoke(app, [*words, "--output", "c.json"])
+    done = invoke(*words, "--output", "c.json")
     assert f"settings from {path}: threshold 0.0001" in done.stderr.replace("\n", "")
 
 
@@ -299,7 +299,7 @@ def names_of(command, prefix=""):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("plan", "--report", "endless", "--max", "accuracy_difference:sex=0.1"), "is not JSON"),
+        (("plan", "--report", "endless", "--max", "accuracy_difference:sex=0.1"), "too large to be a report"),
         (("ask", "endless", "--dry-run"), "it has more than 16 MiB"),
         (("audit", "m.onnx", "--data", "d.csv"), "fairkit.toml is not valid TOML: it has more than 16 MiB"),
     ],
@@ -310,8 +310,7 @@ def test_a_file_without_an_end_is_one_message(tmp_path, monkeypatch, words, said
     Path("endless").symlink_to("/dev/zero")
     if words[0] == "audit":
         Path("fairkit.toml").write_bytes(b"#" * (16 * 2**20 + 1))
-    result = CliRunner().invoke(app, list(words))
-    assert result.exit_code == 2, result.output
+    result = checked(*words, code=2)
     assert said in " ".join(result.stderr.split())
 
 
@@ -328,7 +327,7 @@ def test_a_number_of_a_report_that_no_float_holds_is_one_message(tmp_path, monke
         ("plan", "--report", "r.json", "--max", "accuracy_difference:sex=0.1"),
         ("compare", "r.json", "r.json"),
     ):
-        result = CliRunner().invoke(app, list(words))
+        result = invoke(*words)
         assert (result.exit_code, "a number that no float holds" in result.stderr) == (2, True), result.output
 
 
@@ -353,8 +352,7 @@ def test_what_a_configuration_names_is_not_shown_by_a_message(text, secret, tmp_
     Path("t.csv").write_text("y,sex,decision\n1,m,1\n0,f,0\n1,m,1\n0,f,0\n")
     Path("fairkit.toml").write_text("\ufeff" + text.replace("FILE", "secret.env"), encoding="utf-8")
     registry = ("registry", "check") if "registry" in text else ("audit", "--predictions", "decision=decision")
-    result = CliRunner().invoke(app, registry)
-    assert result.exit_code == 2, result.output
+    result = checked(*registry, code=2)
     assert "ghp_" not in result.output + result.stderr
     if secret.startswith("TOKEN=ghp_abc\nB"):
         assert FILES[text] in result.stderr

@@ -7,10 +7,9 @@ import json
 
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
+from tests.commands import checked
 
 import fairkit
-from fairkit_cli.main import app
 from fairkit_correspondence import planning
 from fairkit_correspondence.answers import digest_of
 from fairkit_correspondence.plan import read_plan
@@ -21,14 +20,7 @@ from .fake_server import Behaviour, FakeServer
 from .plans import write_plan
 from .tables import answers_table
 
-RUNNER = CliRunner()
 LIMIT = ("--max", "correspondence_difference:group=0.05")
-
-
-def run(*words, code=0):
-    result = RUNNER.invoke(app, [str(word) for word in words])
-    assert result.exit_code == code, (result.output, result.stderr, result.exception)
-    return result
 
 
 @pytest.fixture(scope="module")
@@ -36,18 +28,18 @@ def asked(tmp_path_factory):
     """Return a folder with a plan, answers with a planted gap, and what was printed."""
     folder = tmp_path_factory.mktemp("asked")
     plan = write_plan(folder, documents=40, names=40, looks=2, asking="limit = 0.05")
-    run("key", "new", folder / "key", "--no-passphrase")
-    run("ask", plan, "--requests", folder / "requests.parquet")
-    run(
+    checked("key", "new", folder / "key", "--no-passphrase")
+    checked("ask", plan, "--requests", folder / "requests.parquet")
+    checked(
         "policy", "lock", "--key", folder / "key", "--output", folder / "lock.json",
         "--data", folder / "requests.parquet", *LIMIT,
     )  # fmt: skip
     with FakeServer(Behaviour(gap=0.12)) as server:
-        told = run(
+        told = checked(
             "ask", plan, "--endpoint", server.url, "--model", "m", "--budget", "1", "--output",
             folder / "answers.parquet", "--lock", folder / "lock.json", "--save", folder / "page.html", code=1,
         )  # fmt: skip
-        again = run(
+        again = checked(
             "ask", plan, "--endpoint", server.url, "--model", "m", "--budget", "1", "--output",
             folder / "answers.parquet", "--ask-again", "20",
         )  # fmt: skip
@@ -74,23 +66,23 @@ def test_at_most_twelve_lines_say_what_came_out(asked):
 @pytest.mark.long
 def test_a_table_of_answers_is_audited_by_its_name(asked):
     folder, *_ = asked
-    result = run("audit", folder / "answers.parquet", *LIMIT, "--format", "json", code=1)
+    result = checked("audit", folder / "answers.parquet", *LIMIT, "--format", "json", code=1)
     report = json.loads(result.stdout)
     assert report["verdict"] == "fail"
     served = report["findings"][0]["evidence"]["served"]
     assert served["stated_model"] == "fake-1"
     assert served["model"] == "m"
-    run("audit", folder / "answers.parquet", "--max", "correspondence_difference:group|context=0.3")
-    run("audit", folder / "answers.parquet", "--data", folder / "answers.parquet", code=2)
+    checked("audit", folder / "answers.parquet", "--max", "correspondence_difference:group|context=0.3")
+    checked("audit", folder / "answers.parquet", "--data", folder / "answers.parquet", code=2)
 
 
 def test_a_plan_is_locked_before_it_is_asked(asked):
     folder, *_ = asked
     answers, lock, key = folder / "answers.parquet", folder / "lock.json", folder / "key"
-    run(
+    checked(
         "certify", "--lock", lock, "--data", answers, "--key", key, "--output", folder / "cert.json", code=1,
     )  # fmt: skip
-    held = run("verify", folder / "cert.json", "--key", f"{key}.pub", "--data", answers, "--recompute", code=1)
+    held = checked("verify", folder / "cert.json", "--key", f"{key}.pub", "--data", answers, "--recompute", code=1)
     assert "lock" in held.stdout
     # it says what was asked, of whom, when, about which texts and names
     payload = json.loads(base64.b64decode(json.loads((folder / "cert.json").read_text())["payload"]))
@@ -109,12 +101,12 @@ def test_a_plan_is_locked_before_it_is_asked(asked):
     changed[0] = 0.999
     at = table.column_names.index("answer")
     pq.write_table(table.set_column(at, "answer", [changed]), folder / "changed.parquet")
-    run("verify", folder / "cert.json", "--key", f"{key}.pub", "--data", folder / "changed.parquet", code=1)
+    checked("verify", folder / "cert.json", "--key", f"{key}.pub", "--data", folder / "changed.parquet", code=1)
     # and answers to other requests are not what was locked
     other = table.column("name").to_pylist()
     other[0] = "Baba Other"
     pq.write_table(table.set_column(table.column_names.index("name"), "name", [other]), folder / "other.parquet")
-    refused = run(
+    refused = checked(
         "certify",
         "--lock",
         lock,
@@ -133,7 +125,7 @@ def test_only_what_was_locked_is_asked(asked, tmp_path):
     folder, *_ = asked
     plan = write_plan(tmp_path, documents=40, names=40, looks=2, asking="limit = 0.1")
     with FakeServer(Behaviour()) as server:
-        refused = run(
+        refused = checked(
             "ask", plan, "--endpoint", server.url, "--model", "m", "--budget", "1", "--output",
             tmp_path / "a.parquet", "--lock", folder / "lock.json", code=2,
         )  # fmt: skip
@@ -145,24 +137,24 @@ def test_only_what_was_locked_is_asked(asked, tmp_path):
 @pytest.mark.long
 def test_a_dry_run_says_what_it_costs_and_what_it_will_see(tmp_path):
     plan = write_plan(tmp_path, documents=30, names=40)
-    record = json.loads(run("ask", plan, "--dry-run", "--format", "json").stdout)
+    record = json.loads(checked("ask", plan, "--dry-run", "--format", "json").stdout)
     assert record["calls"] == 30 * 2 * 2 * 2 + 4 + 40
     assert record["price"] == pytest.approx((record["prompt_tokens"] + 2 * record["completion_tokens"]) / 1e6)
     assert 0.02 < record["half_width"] < 0.08
     assert record["balance"]["grey"]["names"] == 40
-    text = run("ask", plan, "--dry-run", "--looks", "3").stdout
+    text = checked("ask", plan, "--dry-run", "--looks", "3").stdout
     assert "Nothing was sent." in text
     assert "3 looks" in text
-    refused = run("ask", write_plan(tmp_path / "few", documents=4, names=12), "--dry-run", code=2)
+    refused = checked("ask", write_plan(tmp_path / "few", documents=4, names=12), "--dry-run", code=2)
     assert "inconclusive: 12 names cannot stand for a group; 30 do, 40 are planned" in refused.stderr
-    assert "--endpoint URL --model NAME --output FILE" in run("ask", plan, code=2).stderr
+    assert "--endpoint URL --model NAME --output FILE" in checked("ask", plan, code=2).stderr
 
 
 @pytest.mark.long
 def test_a_pilot_plans_the_audit(tmp_path, monkeypatch):
     pq.write_table(answers_table(documents=30, names=12, contexts=2), tmp_path / "pilot.parquet")
     record = json.loads(
-        run(
+        checked(
             "ask", "plan", tmp_path / "pilot.parquet", "--sensitive", "race", "--limit", "0.03", "--format", "json"
         ).stdout
     )
@@ -171,20 +163,20 @@ def test_a_pilot_plans_the_audit(tmp_path, monkeypatch):
     assert [row["names_per_document"] for row in sizes] == [1, 2, 4, 8]
     assert all(row["calls"] == row["documents"] * 2 * 2 * row["names_per_document"] for row in sizes)
     monkeypatch.setattr(planning, "STAGES", (100,))  # the screen, from fewer drawn audits
-    assert "names on each document" in run("ask", "plan", tmp_path / "pilot.parquet", "--sensitive", "race").stdout
-    run("ask", "plan", tmp_path / "pilot.parquet", code=2)
+    assert "names on each document" in checked("ask", "plan", tmp_path / "pilot.parquet", "--sensitive", "race").stdout
+    checked("ask", "plan", tmp_path / "pilot.parquet", code=2)
 
 
 def test_help_loads_nothing_heavy():
-    assert "PLAN.toml" in run("ask", "run", "--help").stdout
-    assert "plan" in run("ask", "--help").stdout
+    assert "PLAN.toml" in checked("ask", "run", "--help").stdout
+    assert "plan" in checked("ask", "--help").stdout
 
 
 def test_a_csv_of_answers_is_audited_too(tmp_path):
     import pyarrow.csv
 
     pyarrow.csv.write_csv(answers_table(), tmp_path / "answers.csv")
-    run(
+    checked(
         "audit", tmp_path / "answers.csv", "--sensitive", "race", "--max", "correspondence_difference:race=0.05", code=1
     )
 
@@ -196,7 +188,7 @@ def test_a_lock_made_after_the_questions_is_refused(asked, tmp_path):
     earlier = table.set_column(at, "asked_on", [["2020-01-01"] * table.num_rows])
     pq.write_table(earlier, tmp_path / "answers.parquet")
     words = ("--lock", folder / "lock.json", "--data", tmp_path / "answers.parquet", "--key", folder / "key")
-    refused = run("certify", *words, "--output", tmp_path / "cert.json", code=2)
+    refused = checked("certify", *words, "--output", tmp_path / "cert.json", code=2)
     assert "questions were asked on 2020-01-01, before the policy lock was made" in refused.stderr
 
 
@@ -206,6 +198,6 @@ def test_names_that_take_more_tokens_are_told(tmp_path):
     (tmp_path / "names.csv").write_text(names)
     words = ("--model", "m", "--budget", "1", "--output", tmp_path / "answers.parquet")
     with FakeServer(Behaviour()) as server:
-        said = run("ask", plan, "--endpoint", server.url, *words).stdout
+        said = checked("ask", plan, "--endpoint", server.url, *words).stdout
     assert "the names differ in length, too: prompt tokens grey " in said
     assert len(said.splitlines()) <= 12

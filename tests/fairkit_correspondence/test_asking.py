@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -16,13 +17,12 @@ from fairkit.errors import FairkitError, ModelError, ParameterError
 from fairkit_correspondence.asking import Asker, ask_again, bill
 from fairkit_correspondence.auditor import by_name
 from fairkit_correspondence.client import TOKEN, Client, Server, Store
-from fairkit_correspondence.plan import read_plan
-from fairkit_correspondence.requests import requests_of
+from fairkit_correspondence.plan import Question, read_plan
+from fairkit_correspondence.requests import option_masses, read_reply, requests_of
 
 from .fake_server import Behaviour, FakeServer
 from .plans import write_plan
 
-pytestmark = pytest.mark.long
 DRAWN = "logprobs = false\ntemperature = 0.7"
 
 
@@ -70,6 +70,7 @@ COVERED = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("label", COVERED)
 def test_the_planted_gap_is_inside_the_interval(label, tmp_path):
     behaviour, settings = COVERED[label]
@@ -90,6 +91,7 @@ def test_the_planted_gap_is_inside_the_interval(label, tmp_path):
         assert tokens == pytest.approx(server.paid + server.calls * 0, rel=0.02)
 
 
+@pytest.mark.long
 def test_rankings_are_balanced_over_places(tmp_path):
     question = 'text = "Rank them."\nlist_size = 4\noutcome = "place"'
     settings = {"documents": 160, "names": 40, "asking": "logprobs = false", "question": question}
@@ -101,6 +103,7 @@ def test_rankings_are_balanced_over_places(tmp_path):
     assert sorted(set(outcome.table.column("place").to_pylist())) == [0, 1, 2, 3]
 
 
+@pytest.mark.long
 def test_the_budget_is_never_exceeded_and_the_plan_goes_on(tmp_path):
     settings = {"documents": 30, "names": 30}
     plan = read_plan(write_plan(tmp_path, **settings))
@@ -116,6 +119,7 @@ def test_the_budget_is_never_exceeded_and_the_plan_goes_on(tmp_path):
     assert outcome.table.drop_columns(["address"]).equals(whole.table.drop_columns(["address"]))
 
 
+@pytest.mark.long
 def test_the_model_behind_another_address_goes_on_and_each_answer_keeps_its_own(tmp_path):
     plan = read_plan(write_plan(tmp_path, documents=30, names=30))
     first, before, _ = ask(tmp_path, Behaviour(gap=0.1), budget=0.4 * bill(plan, requests_of(plan))["price"])
@@ -131,6 +135,7 @@ def test_the_model_behind_another_address_goes_on_and_each_answer_keeps_its_own(
     assert finding.evidence["served"]["address"] == ", ".join(sorted({before.url, after.url}))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("behaviour", "message"),
     [
@@ -146,6 +151,7 @@ def test_another_model_behind_another_address_stops_it(behaviour, message, tmp_p
     assert second.pending == first.pending
 
 
+@pytest.mark.long
 def test_what_costs_needs_a_budget_and_a_price(tmp_path):
     with pytest.raises(ParameterError, match="--budget"):
         ask(tmp_path, Behaviour(), budget=None, documents=4)
@@ -155,12 +161,14 @@ def test_what_costs_needs_a_budget_and_a_price(tmp_path):
         ask(tmp_path, Behaviour(), budget=1.0, name="b.sqlite")
 
 
+@pytest.mark.long
 def test_slow_bytes_are_cut_off_and_count_as_paid(tmp_path):
     outcome, server, _ = ask(tmp_path, Behaviour(slow=0.05), timeout=0.3, documents=4, names=30, concurrency=8)
     assert outcome.pending == 0
     assert outcome.spent * 1e6 > server.paid  # the tries without an answer are counted at their most
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("behaviour", "message"),
     [
@@ -175,18 +183,21 @@ def test_another_model_stops_it(behaviour, message, tmp_path):
         assert outcome.report.verdict == "inconclusive"
 
 
+@pytest.mark.long
 def test_what_cannot_give_log_probabilities_says_so(tmp_path):
     for behaviour in (Behaviour(logprobs=False), Behaviour(refuses=("logprobs",))):
         with pytest.raises(ModelError, match="gives no log-probabilities for 'm'; write logprobs = false"):
             ask(tmp_path, behaviour, documents=4)
 
 
+@pytest.mark.long
 def test_a_server_that_wants_max_completion_tokens_gets_them(tmp_path):
     outcome, _, _ = ask(tmp_path, Behaviour(gap=0.1, refuses=("max_tokens",)), documents=4)
     assert outcome.pending == 0
     assert '"max_completion_tokens": 5' in outcome.table.column("parameters")[0].as_py()
 
 
+@pytest.mark.long
 def test_no_such_server_is_one_sentence(tmp_path):
     plan = read_plan(write_plan(tmp_path, documents=4))
     for url, message in (("http://127.0.0.1:9/v1", "cannot be reached"), ("http://127.0.0.1:{}/v2", "no such page")):
@@ -200,6 +211,7 @@ def test_no_such_server_is_one_sentence(tmp_path):
         assert "\n" not in str(raised.value)
 
 
+@pytest.mark.long
 def test_addresses_with_secrets_are_refused_and_not_shown():
     for url in ("http://u:secret@h/v1", "http://h/v1?key=secret", "h/v1"):
         with pytest.raises(ParameterError) as raised:
@@ -207,6 +219,7 @@ def test_addresses_with_secrets_are_refused_and_not_shown():
         assert "secret" not in str(raised.value)
 
 
+@pytest.mark.long
 def test_the_token_is_sent_and_stored_nowhere(tmp_path, monkeypatch):
     monkeypatch.setenv(TOKEN, "tok-123456")
     outcome, server, _ = ask(tmp_path, Behaviour(), documents=4)
@@ -216,6 +229,7 @@ def test_the_token_is_sent_and_stored_nowhere(tmp_path, monkeypatch):
     assert "tok-123456" not in str(outcome.table.to_pydict())
 
 
+@pytest.mark.long
 def test_looks_stop_where_the_limit_is_decided(tmp_path):
     settings = {"documents": 100, "names": 30, "looks": 5}
     outcome, server, _ = ask(tmp_path, Behaviour(gap=0.3), **settings)
@@ -227,6 +241,7 @@ def test_looks_stop_where_the_limit_is_decided(tmp_path):
     assert finding.evidence["counts"]["documents"] == 40
 
 
+@pytest.mark.long
 def test_a_file_of_another_plan_is_refused(tmp_path):
     ask(tmp_path, Behaviour(), documents=4)
     text = (tmp_path / "plan.toml").read_text()
@@ -235,6 +250,7 @@ def test_a_file_of_another_plan_is_refused(tmp_path):
         ask(tmp_path, Behaviour())
 
 
+@pytest.mark.long
 def test_answers_can_be_asked_again(tmp_path):
     ask(tmp_path, Behaviour(gap=0.1), documents=20, names=30)
     plan = read_plan(tmp_path / "plan.toml")
@@ -250,6 +266,7 @@ def test_answers_can_be_asked_again(tmp_path):
     assert found[1][1] > 20
 
 
+@pytest.mark.long
 def test_a_hook_for_injection_is_counted(tmp_path):
     plan = write_plan(tmp_path, documents=30, names=30)
     for t in range(3):
@@ -281,6 +298,7 @@ print(outcome.pending, outcome.spent)
 """
 
 
+@pytest.mark.long
 def test_killed_processes_lose_nothing_and_the_bytes_are_the_same(tmp_path):
     import pyarrow.parquet as pq
 
@@ -312,3 +330,114 @@ def test_killed_processes_lose_nothing_and_the_bytes_are_the_same(tmp_path):
     assert killed >= kills / 2
     assert pq.read_table(tmp_path / "a.parquet").num_rows == len(requests_of(plan))
     assert (tmp_path / "a.parquet").read_bytes() == first
+
+
+# Replies of many servers: options, scores, orders; refused, unreadable, cut off.
+YES = Question(text="?", options=("Yes", "No"), favorable=("Yes",))
+SCORE = Question(text="?", score=(0.0, 10.0))
+
+
+def reply(content, finish="stop", **message):
+    return {"choices": [{"finish_reason": finish, "message": {"content": content, **message}}]}
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome", "value"),
+    [
+        ("Yes", "answered", 1.0),
+        ("  no.\n", "answered", 0.0),
+        ("**Yes**", "answered", 1.0),
+        ("Yes, invite her. No doubt.", "answered", 1.0),
+        ("The answer is: no", "answered", 0.0),
+        ("yes or no?", "unreadable", None),
+        ("Nothing to add", "unreadable", None),
+        ("Either, both are possible: yes and no", "unreadable", None),
+        ("<think>no no no</think>\n\nYes", "answered", 1.0),
+        ("<think>never ends: yes", "refused", None),
+        ("I'm sorry, but I can't decide about people.", "refused", None),
+        ("", "refused", None),
+        (None, "refused", None),
+    ],
+)
+def test_replies_are_read_as_options(text, outcome, value):
+    found = read_reply(reply(text), YES, 1, logprobs=False)
+    assert (found.outcome, found.values) == (outcome, (value,))
+
+
+def test_filters_refusals_and_cut_off_replies():
+    assert read_reply(reply("Yes", refusal="No."), YES, 1, logprobs=False).outcome == "refused"
+    assert read_reply(reply("Yes", finish="content_filter"), YES, 1, logprobs=True).outcome == "refused"
+    assert read_reply(reply("Let me think", finish="length"), YES, 1, logprobs=False).outcome == "cut off"
+    assert read_reply(reply("Yes, bec", finish="length"), YES, 1, logprobs=False).outcome == "answered"
+    assert read_reply({"choices": ["odd"]}, YES, 1, logprobs=False).outcome == "refused"
+    assert len(read_reply(reply("x" * 100_000), YES, 1, logprobs=False).text) == 4_000
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("7", 0.7),
+        ("Score: 8.5", 0.85),
+        ("8,5", 0.85),
+        ("10/10", 1.0),
+        ("8 out of 10", 0.8),
+        ("8 of 9", None),
+        ("11", None),
+        ("three", None),
+        ("-1", None),
+    ],
+)
+def test_replies_are_read_as_scores(text, value):
+    assert read_reply(reply(text), SCORE, 1, logprobs=False).values == (
+        value if value is None else pytest.approx(value),
+    )
+
+
+@pytest.mark.parametrize(
+    ("outcome", "values"), [("first", (0.0, 1.0, 0.0)), ("top-2", (0.0, 1.0, 1.0)), ("place", (0.0, 1.0, 0.5))]
+)
+def test_replies_are_read_as_orders(outcome, values):
+    question = Question(text="?", list_size=3, outcome=outcome)
+    assert read_reply(reply("B, C, A"), question, 3, logprobs=False).values == values
+    # what is left out could stand anywhere
+    assert read_reply(reply("B"), question, 3, logprobs=False).values[0] is None
+    assert read_reply(reply("B, B, A"), question, 3, logprobs=False).outcome == "unreadable"
+
+
+def token(text, top):
+    return {"token": text, "top_logprobs": [{"token": t, "logprob": v} for t, v in top.items()]}
+
+
+def test_masses_of_split_double_and_missing_tokens():
+    top = {"Y": math.log(0.3), " yes": math.log(0.2), "YES.": math.log(0.1), "N": math.log(0.3), "maybe": math.log(0.1)}
+    found = option_masses({"content": [token("Y", top)]}, ("Yes", "No"))
+    assert found["Yes"] == pytest.approx(0.6)
+    assert found["No"] == pytest.approx(0.3)
+    # a token that begins two options belongs to none
+    top = {"A": math.log(0.6), "appr": math.log(0.4)}
+    assert option_masses({"content": [token("A", top)]}, ("approve", "approve later"))["approve"] == 0
+    # -9999 is no log-probability, and NaN is none either
+    top = {"Yes": math.log(0.5), "No": -9999.0, "no": float("nan")}
+    assert option_masses({"content": [token("Yes", top)]}, ("Yes", "No")) == {"Yes": pytest.approx(0.5), "No": 0.0}
+    # after a reasoning block
+    content = [token("<think>", {}), token("no", {"no": 0.0}), token("</think>", {}), token("\n", {"\n": 0.0})]
+    content.append(token("Yes", {"Yes": math.log(0.9)}))
+    assert option_masses({"content": content}, ("Yes", "No"))["Yes"] == pytest.approx(0.9)
+    for nothing in (
+        None,
+        {},
+        {"content": None},
+        {"content": []},
+        {"content": ["x"]},
+        {"content": [token("?", {"?": -9999})]},
+    ):
+        assert option_masses(nothing, ("Yes", "No")) is None
+
+
+def test_the_rest_of_the_mass_is_unresolved():
+    top = {"Yes": math.log(0.5), "No": math.log(0.3), "Well": math.log(0.2)}
+    record = reply("Yes")
+    record["choices"][0]["logprobs"] = {"content": [token("Yes", top)]}
+    found = read_reply(record, YES, 1, logprobs=True)
+    assert found.values == (pytest.approx(0.5),)
+    assert found.unresolved == pytest.approx(0.2)

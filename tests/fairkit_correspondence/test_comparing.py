@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.commands import checked
 
 from fairkit_correspondence.planning import Cells, limits, parts
 
 from .fake_server import Behaviour, FakeServer
 from .plans import write_plan
 from .tables import answers_table
-from .test_ask_commands import run
 from .test_auditor import placed, without_effects
 from .test_interval import benchmark, brute_force
 
@@ -23,7 +23,7 @@ from .test_interval import benchmark, brute_force
 def compared(folder, before, after, *words, code=0):
     pq.write_table(before, folder / "a.parquet")
     pq.write_table(after, folder / "b.parquet")
-    result = run("compare", *tables(folder), "--format", "json", *words, code=code)
+    result = checked("compare", *tables(folder), "--format", "json", *words, code=code)
     if code == 2:
         return result
     record = json.loads(result.stdout)
@@ -80,9 +80,9 @@ def test_the_number_is_the_difference_of_the_two_with_the_two_way_interval(tmp_p
     assert change["outcome"] == "changed"
     assert (change["group"], change["reference"]) == (None, "white")
     assert change["parameters"] == {"pair": "black - white"}
-    assert "correspondence difference" in run("compare", *tables(tmp_path)).stdout
+    assert "correspondence difference" in checked("compare", *tables(tmp_path)).stdout
     # pairing: far narrower than two independent audits
-    alone = [json.loads(run("audit", tmp_path / f"{one}.parquet", "--sensitive", "race", "--format", "json").stdout)
+    alone = [json.loads(checked("audit", tmp_path / f"{one}.parquet", "--sensitive", "race", "--format", "json").stdout)
              for one in "ab"]  # fmt: skip
     widths = [np.diff(one["findings"][0]["interval"])[0] for one in alone]
     assert np.diff(change["interval"])[0] < 0.8 * np.hypot(*widths)
@@ -183,18 +183,18 @@ def test_two_served_models_on_one_plan(tmp_path):
     def ask(looks, gap, name, code=0):
         plan = write_plan(tmp_path, documents=120, names=40, looks=looks, asking="limit = 0.05")
         with FakeServer(Behaviour(gap=gap)) as server:
-            return run("ask", plan, "--endpoint", server.url, *words, tmp_path / name, code=code).stdout
+            return checked("ask", plan, "--endpoint", server.url, *words, tmp_path / name, code=code).stdout
 
     assert "decided at look 1 of 3" in ask(3, 0.0, "old.parquet")
     assert "decided at look" not in ask(3, 0.045, "new.parquet", code=3)
     told = json.loads(
-        run("compare", *tables(tmp_path, "old.parquet", "new.parquet", "group"), "--format", "json").stdout
+        checked("compare", *tables(tmp_path, "old.parquet", "new.parquet", "group"), "--format", "json").stdout
     )
     (change,) = [one for one in told["changes"][0] if one["metric"] == "correspondence_difference"]
     low, high = change["interval"]
     assert low < 0.045 < high
     ask(2, 0.0, "third.parquet")
-    refused = run("compare", *tables(tmp_path, "old.parquet", "third.parquet", "group"), code=2)
+    refused = checked("compare", *tables(tmp_path, "old.parquet", "third.parquet", "group"), code=2)
     assert "old.parquet and third.parquet have different plans" in refused.stderr
 
 

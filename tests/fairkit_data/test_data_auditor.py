@@ -9,11 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.metrics import roc_auc_score
-from typer.testing import CliRunner
+from tests.commands import checked, invoke
 
 import fairkit
 from fairkit.errors import ParameterError
-from fairkit_cli.main import app
 from fairkit_data import BinnedRows, _auc, told_apart
 
 
@@ -124,31 +123,26 @@ def test_a_single_group_in_a_half_says_so():
 def test_the_command_judges_writes_a_page_and_is_certified(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     table().to_parquet("t.parquet")
-    run = CliRunner().invoke
     roles = ["--label", "repaid", "--favorable", "1", "--sensitive", "sex"]
-    told = run(app, ["data", "t.parquet", *roles, "--population", "sex:f=.5", "--min", "representation:sex=.8"])
-    assert told.exit_code == 1, told.output
+    told = checked("data", "t.parquet", *roles, "--population", "sex:f=.5", "--min", "representation:sex=.8", code=1)
     assert "representation for sex is 0." in told.output
-    assert run(app, ["data", "t.parquet", *roles, "--format", "html", "--output", "t.html"]).exit_code == 0
+    checked("data", "t.parquet", *roles, "--format", "html", "--output", "t.html")
     assert "Groups of the table" in (tmp_path / "t.html").read_text()
-    assert run(app, ["data", "t.parquet", *roles, "--population", "sex=.5"]).exit_code == 2
-    assert run(app, ["data", "nothing.parquet", *roles]).exit_code == 2
-    assert run(app, ["key", "new", "k"]).exit_code == 0
-    signed = run(
-        app, ["certify", "--auditor", "data", "--data", "t.parquet", *roles, "--key", "k", "--output", "c.json"]
-    )
-    assert signed.exit_code == 0, signed.output
-    checked = ["verify", "c.json", "--key", "k.pub", "--recompute", "--data"]
-    assert run(app, [*checked, "t.parquet"]).exit_code == 0
+    checked("data", "t.parquet", *roles, "--population", "sex=.5", code=2)
+    checked("data", "nothing.parquet", *roles, code=2)
+    checked("key", "new", "k")
+    checked("certify", "--auditor", "data", "--data", "t.parquet", *roles, "--key", "k", "--output", "c.json")
+    again = ["verify", "c.json", "--key", "k.pub", "--recompute", "--data"]
+    checked(*again, "t.parquet")
     # a policy about models stands in the configuration file: the table is looked at all the same
     (tmp_path / "fairkit.toml").write_text(
         '[[policy]]\nmetric = "equal_opportunity_difference"\nsensitive = "sex"\nmax = 0.1\n'
     )
-    assert run(app, ["data", "t.parquet", *roles]).exit_code == 0
-    assert run(app, ["data", "t.parquet", *roles, "--max", "equal_opportunity_difference:sex=.1"]).exit_code == 2
+    checked("data", "t.parquet", *roles)
+    checked("data", "t.parquet", *roles, "--max", "equal_opportunity_difference:sex=.1", code=2)
     (tmp_path / "fairkit.toml").unlink()
     table(seed=1).to_parquet("other.parquet")
-    assert run(app, [*checked, "other.parquet"]).exit_code == 1
+    checked(*again, "other.parquet", code=1)
 
 
 def test_the_rule_that_a_screen_proposes_can_be_typed(tmp_path, monkeypatch):
@@ -164,16 +158,15 @@ def test_the_rule_that_a_screen_proposes_can_be_typed(tmp_path, monkeypatch):
     )
     for about in asked:
         words = [*about, "--sensitive", "sex"]
-        shown = CliRunner().invoke(app, words)
-        assert shown.exit_code == 0, shown.output
+        shown = checked(*words)
         rule = re.search(r"for example (--m\w+) (\S+=[\d.]+)", " ".join(shown.output.split()))
-        judged = CliRunner().invoke(app, [*words, *rule.groups()])
+        judged = invoke(*words, *rule.groups())
         assert judged.exit_code in (0, 1, 3), judged.output
 
 
 def test_the_rule_that_the_screen_proposes_is_one_that_a_table_can_keep(tmp_path):
     table().to_csv(tmp_path / "t.csv", index=False)
     roles = ["--label", "repaid", "--favorable", "1", "--sensitive", "sex"]
-    shown = CliRunner().invoke(app, ["data", str(tmp_path / "t.csv"), *roles]).stdout
+    shown = invoke("data", tmp_path / "t.csv", *roles).stdout
     (proposed,) = re.findall(r"for example --(\S+) (\w+)=([\d.]+)", " ".join(shown.split()))
     assert proposed == ("max", "label_rate_difference", "0.1")

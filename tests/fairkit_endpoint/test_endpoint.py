@@ -144,7 +144,7 @@ def test_a_cut_binary_answer_is_refused(served_file, serve):
         fairkit.audit(endpoint(serve(served_file, "--behave", "binary-cut", "--binary")), loans(600))
 
 
-def test_nobody_listens():
+def test_a_server_that_does_not_listen_is_one_message():
     with pytest.raises(ModelError, match="cannot be reached"):
         endpoint("http://127.0.0.1:9")
 
@@ -209,7 +209,7 @@ def test_a_randomized_model_is_audited_by_its_draws(tmp_path, serve):
 
 
 @pytest.mark.long
-def test_on_workers(served_file, serve):
+def test_an_audit_on_workers_finds_the_same(served_file, serve):
     pytest.importorskip("distributed")
     url = serve(served_file)
     there = fairkit.audit(endpoint(url), loans(1_000), engine="dask")

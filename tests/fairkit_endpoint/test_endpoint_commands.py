@@ -11,9 +11,8 @@ from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
+from tests.commands import invoke
 
-from fairkit_cli.main import app
 from fairkit_datasets.loans import loans_table
 
 pytest.importorskip("httpx")
@@ -34,7 +33,7 @@ def fairkit(folder, *told, **environment):
         patch.chdir(folder)
         for name, value in environment.items():
             patch.setenv(name, value)
-        done = CliRunner().invoke(app, [str(word) for word in told])
+        done = invoke(*told)
     return SimpleNamespace(returncode=done.exit_code, stdout=done.stdout, stderr=done.stderr)
 
 

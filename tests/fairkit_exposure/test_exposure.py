@@ -8,7 +8,6 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from typer.testing import CliRunner
 
 import fairkit
 from fairkit.errors import DataError, FairkitError, ParameterError
@@ -196,14 +195,6 @@ def test_equal_scores_leave_steps_and_say_so():
     ).value == pytest.approx(0.0, abs=1e-9)
 
 
-@pytest.fixture
-def run(tmp_path, monkeypatch):
-    from fairkit_cli.main import app
-
-    monkeypatch.chdir(tmp_path)
-    return lambda *arguments: CliRunner().invoke(app, [str(a) for a in arguments])
-
-
 @pytest.mark.long
 def test_from_the_command_line_to_a_certificate_that_can_be_computed_again(run, tmp_path):
     import pyarrow.parquet as pq
@@ -233,8 +224,8 @@ def test_from_the_command_line_to_a_certificate_that_can_be_computed_again(run, 
     assert run("key", "new", "k").exit_code == 0
     signed = run("certify", "fair.onnx", "--data", "test.parquet", *limit, "--key", "k", "--output", "c.json")
     assert signed.exit_code == 0, signed.output
-    checked = run("verify", "c.json", "--model", "fair.onnx", "--key", "k.pub", "--data", "test.parquet", "--recompute")
-    assert checked.exit_code == 0, checked.output
+    held = run("verify", "c.json", "--model", "fair.onnx", "--key", "k.pub", "--data", "test.parquet", "--recompute")
+    assert held.exit_code == 0, held.output
     compared = run("compare", "base.onnx", "fair.onnx", "--data", "test.parquet", *roles)
     assert compared.exit_code == 0, compared.output
     assert "exposure difference" in " ".join(compared.output.split())

@@ -33,7 +33,7 @@ def study() -> Iterator[ModuleType]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("family", ["rate", "r2", "weights", "randomized"])
-def test_a_family_holds(study: ModuleType, family: str) -> None:
+def test_the_intervals_of_a_family_cover(study: ModuleType, family: str) -> None:
     ours = study.load(study.OURS)
     chosen = study.chosen_populations([family], every=2)
     found = [study.coverage_of(ours, one, 300, 0, enumerated=True) for one in chosen]
@@ -58,7 +58,7 @@ def test_a_family_holds(study: ModuleType, family: str) -> None:
         "equalized odds, 40 rows of each outcome at 0.02",
     ],
 )
-def test_a_population_holds(study: ModuleType, name: str) -> None:
+def test_the_intervals_of_a_population_cover(study: ModuleType, name: str) -> None:
     (population,) = [one for one in study.chosen_populations([]) if one.name == name]
     found = study.coverage_of(study.load(study.OURS), population, 300, 1, enumerated=True)
     assert found.holds, found

@@ -142,22 +142,22 @@ def _check_all(columns: dict[str, np.ndarray], sensitive: list[str]) -> None:
 
 
 @pytest.mark.long
-def test_loans() -> None:
+def test_loans_have_the_numbers_of_fairlearn() -> None:
     _check_all(_loans(8_000), ["sex", "ethnicity"])
 
 
 @pytest.mark.long
-def test_adult(public_data: Path) -> None:
+def test_adult_has_the_numbers_of_fairlearn(public_data: Path) -> None:
     _check_all(_adult(public_data), ["sex", "race"])
 
 
 @pytest.mark.long
-def test_compas(public_data: Path) -> None:
+def test_compas_has_the_numbers_of_fairlearn(public_data: Path) -> None:
     _check_all(_compas(public_data), ["sex", "race"])
 
 
 @pytest.mark.long
-def test_acs_income(public_data: Path) -> None:
+def test_acs_income_has_the_numbers_of_fairlearn(public_data: Path) -> None:
     columns = _acs(public_data)
     _check_all(columns, ["RAC1P"])
     coarse = _audit(columns, ["RAC1P"], exact_scores=10_000)
@@ -168,7 +168,7 @@ def test_acs_income(public_data: Path) -> None:
         assert group.value == pytest.approx(skm.roc_auc_score(positive, score), abs=bound)
 
 
-def test_weights() -> None:
+def test_weighted_rows_have_the_numbers_of_fairlearn() -> None:
     columns = _loans(5_000)
     columns["decision_"] = (columns["score"] >= 0.5).astype(np.int64)
     columns["w"] = np.random.default_rng(1).integers(1, 400, 5_000) / 100

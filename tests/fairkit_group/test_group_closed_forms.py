@@ -84,7 +84,7 @@ def test_distribution_distance_by_brute_force() -> None:
     assert sum(np.sum(mass) for mass in everybody.values()) == n
 
 
-def test_distance_under_weights() -> None:
+def test_a_distance_under_weights_is_that_of_repeated_rows() -> None:
     n = 300
     columns = {
         "g": RNG.integers(0, 2, n),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from tests.commands import checked
 
 import fairkit
 from fairkit.metrics import CONFUSION
@@ -14,7 +14,6 @@ from fairkit.results.policy import judge
 from fairkit.results.rules import Rule
 from fairkit.statistics import Rows
 from fairkit_cli.formats import text_of
-from fairkit_cli.main import app
 from fairkit_group.rates import RATES
 from fairkit_group.simultaneous import Family, joint_confidence, marked
 
@@ -98,11 +97,8 @@ def test_the_report_marks_what_survives():
 
 
 def test_the_option_reaches_the_auditor(loans_model):
-    found = CliRunner().invoke(
-        app, ["audit", str(loans_model.path), "--data", str(loans_model.data), "--label", "decision",
-              "--favorable", "approved", "--sensitive", "sex", "--set", "group.simultaneous=true"]
-    )  # fmt: skip
-    assert found.exit_code == 0, found.output
+    roles = ("--data", loans_model.data, "--label", "decision", "--favorable", "approved", "--sensitive", "sex")
+    found = checked("audit", loans_model.path, *roles, "--set", "group.simultaneous=true")
     assert "hold together" in found.output
 
 

@@ -22,6 +22,8 @@ from fairkit.intervals import (
     own_quantile,
     pairwise,
     pairwise_quantile,
+    possible_difference,
+    possible_ratio,
     ratio_limits,
     reach,
     spread_difference,
@@ -52,7 +54,7 @@ def within(a: int, b: int, z: float, together=None) -> tuple[float, float]:
     return VALUES[a] - VALUES[b] - z * down, VALUES[a] - VALUES[b] + z * up
 
 
-def test_quantiles():
+def test_quantiles_are_those_of_scipy():
     assert two_sided(0.95) == pytest.approx(stats.norm.ppf(0.975))
     assert guarded(0.95) == pytest.approx(0.96)
     assert own_quantile(0.95, None) == pytest.approx(stats.norm.ppf(0.975))
@@ -275,6 +277,26 @@ def test_few_pairs_say_what_all_pairs_do(groups):
         with np.errstate(all="ignore"):
             every = np.nan_to_num(np.abs(moved[:, a] - moved[:, b]) / np.sqrt(squares[:, a] + squares[:, b]), nan=0.0)
         assert (largest_studentised(moved, squares) == every.max(axis=1)).all()
+
+
+@pytest.mark.parametrize("most", [0.0, 0.4, 1.0])
+def test_numbers_between_ends_have_no_disparity_beyond_what_is_possible(most):
+    rng = np.random.default_rng(5)
+    for _ in range(40):
+        low = np.round(most * rng.random(3), 1)
+        high = np.maximum(low, np.round(most * rng.random(3), 1))
+        corners = np.stack(np.meshgrid(*[np.linspace(a, b, 5) for a, b in zip(low, high, strict=True)]), -1)
+        corners = corners.reshape(-1, 3)
+        differences = np.ptp(corners, axis=1)
+        corners = corners[corners.max(axis=1) > 0]
+        ratios = corners.min(axis=1) / corners.max(axis=1)
+        least, largest_one = possible_difference(low, high)
+        assert differences.max() == pytest.approx(largest_one)
+        assert least == pytest.approx(max(0.0, low.max() - high.min()))
+        assert least <= differences.min() + 1e-12
+        ends = possible_ratio(low, high)
+        assert not len(ratios) or (ends[0] <= ratios.min() + 1e-12 and ratios.max() <= ends[1] + 1e-12)
+        assert len(ratios) or ends == (0.0, 1.0)
 
 
 @pytest.mark.parametrize("groups", [2, 7, 90])

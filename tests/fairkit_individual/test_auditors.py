@@ -222,7 +222,7 @@ def test_a_constant_model_treats_all_alike():
 
 
 @pytest.mark.parametrize(("loss", "exponent"), [("squared", 2), ("absolute", 1)])
-def test_regression_losses(loss, exponent):
+def test_losses_of_a_regression_reach_the_farthest_row(loss, exponent):
     columns = {k: v.astype(float) for k, v in people().items() if k != "rich"}
     columns["pay"] = columns["age"] * 2 + np.random.default_rng(0).normal(size=1_500)
     data = fairkit.load_data(columns, label="pay", sensitive=["male"], name="people")
@@ -376,7 +376,7 @@ def test_other_audits_do_not_import_numba():
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", MAKERS)
-def test_adult(public_data, kind, tmp_path):
+def test_every_kind_of_model_of_adult_has_its_bounds(public_data, kind, tmp_path):
     import pandas as pd
 
     frame = pd.read_parquet(public_data / "adult.parquet").dropna().iloc[:6_000]

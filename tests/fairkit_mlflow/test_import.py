@@ -10,18 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner, Result
+from tests.commands import checked, invoke
 
-from fairkit_cli.main import app
 from fairkit_mlflow import tracked
 from fairkit_registry.errors import RegistryError
 from fairkit_registry.store.registry import Registry
 
 pytestmark = pytest.mark.long  # a server of MLflow
-
-
-def run(*arguments: Any) -> Result:
-    return CliRunner().invoke(app, [str(one) for one in arguments])
 
 
 @pytest.fixture(autouse=True)
@@ -69,21 +64,19 @@ def kept(tracking: str) -> dict[str, bytes]:
 
 
 def test_a_model_in_one_file_is_the_same_file_here(kept: dict[str, bytes], tracking: str):
-    done = run("registry", "import", "models:/kept-credit/1", "--registry", "r", "--format", "json")
-    assert done.exit_code == 0, done.stderr
+    done = checked("registry", "import", "models:/kept-credit/1", "--registry", "r", "--format", "json")
     (record,) = json.loads(done.stdout)
     assert record["version"]["sha256"] == hashlib.sha256(kept["1"]).hexdigest()
     assert record["version"]["origin"].startswith("models:/kept-credit/1 sha256:")
     assert f"of {tracking}, run " in record["version"]["notes"]
-    again = run("registry", "import", "models:/kept-credit/1", "--registry", "r", "--format", "json")
+    again = invoke("registry", "import", "models:/kept-credit/1", "--registry", "r", "--format", "json")
     assert json.loads(again.stdout)[0]["new"] is False
 
 
 def test_tensors_of_other_files_are_merged_and_the_model_is_the_same(kept: dict[str, bytes], tmp_path: Path):
     import onnxruntime
 
-    done = run("registry", "import", "models:/kept-credit@champion", "--name", "credit", "--registry", "r")
-    assert done.exit_code == 0, done.stderr
+    done = checked("registry", "import", "models:/kept-credit@champion", "--name", "credit", "--registry", "r")
     assert "tensors of other files merged" in done.stdout
     with Registry("r") as store:
         version = store.version("credit")
@@ -113,8 +106,7 @@ def test_what_cannot_be_imported_is_one_message(
     kept: dict[str, bytes], wrong: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    refused = run("registry", "import", *wrong, "--registry", "r")
-    assert refused.exit_code == 2, refused.stdout
+    refused = checked("registry", "import", *wrong, "--registry", "r", code=2)
     assert refused.stderr.startswith("fairkit: ")
     assert not Path("r").exists()
 
@@ -124,8 +116,7 @@ def test_without_a_server_nothing_is_begun(kept: dict[str, bytes], monkeypatch: 
 
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     monkeypatch.setattr(mlflow, "is_tracking_uri_set", lambda: False)
-    refused = run("registry", "import", "models:/kept-credit/1", "--registry", "r")
-    assert refused.exit_code == 2
+    refused = checked("registry", "import", "models:/kept-credit/1", "--registry", "r", code=2)
     assert "which MLflow server" in refused.stderr
     assert list(tmp_path.iterdir()) == []
 

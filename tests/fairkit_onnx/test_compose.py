@@ -444,7 +444,7 @@ def test_text_where_the_model_takes_numbers(columns):
         compose(base, ScoreHead(output="p"), rules(keys_of(columns, "sex"))["ramps"])
 
 
-def test_unknown_output(columns):
+def test_an_unknown_output_is_refused(columns):
     with pytest.raises(ModelError, match="no output 'q'"):
         compose(arithmetic("p", "Sigmoid"), ScoreHead(output="q"), rules(keys_of(columns, "sex"))["ramps"])
 

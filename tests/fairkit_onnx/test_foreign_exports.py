@@ -1,11 +1,15 @@
-"""Every foreign file of the shared list: decisions and scores are those of the model in memory."""
+"""Files that others exported: each audits as its own library decides, and open questions are asked."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
+import onnx
 import pytest
 from onnx import helper
-from tests.exports import EXPORTS, NUMBERS, Export, model_of, network, people
+from tests.exports import EXPORTS, NUMBERS, Export, labels_only, matrix, model_of, network, people, sklearn_matrix
 
 import fairkit
 
@@ -77,3 +81,98 @@ def test_a_threshold_meets_scores_in_their_own_precision() -> None:
     assert any(
         note.startswith("50 of 100 rows have exactly the score of the threshold, 0.7") for note in report.model.notes
     )
+
+
+# Models that leave a question open: the message asks it, and says what to write; nothing ends in an internal error.
+
+
+def data(**roles: Any) -> fairkit.Dataset:
+    return fairkit.load_data(people(), sensitive=["sex"], features=list(NUMBERS), **roles)
+
+
+def two_targets() -> Any:
+    from sklearn.linear_model import LinearRegression
+
+    return LinearRegression().fit(matrix(), np.column_stack([people()["default"], people()["x0"]]))
+
+
+def test_several_targets() -> None:
+    from skl2onnx import to_onnx
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.multioutput import MultiOutputClassifier
+
+    both = np.column_stack([people()["default"], 1 - people()["default"]])
+    several = MultiOutputClassifier(LogisticRegression()).fit(matrix(), both)
+    for model, target in ((two_targets(), "x0"), (several, "default")):
+        with pytest.raises(fairkit.ModelError, match=r"predicts 2 targets for each row.*name one"):
+            fairkit.audit(model, matrix(), people()[target], sensitive_features=people()["sex"])
+    with pytest.raises(fairkit.ModelError, match=r"2 numbers for each row.*about one target: name one"):
+        fairkit.audit(to_onnx(two_targets(), matrix()[:1], target_opset=17), data(label="x0"))
+
+
+def test_text_classes_without_a_label() -> None:
+    models: list[onnx.ModelProto] = [
+        sklearn_matrix("word", "logistic", zipmap=True),
+        sklearn_matrix("word", "logistic", zipmap=False),
+        labels_only("word"),
+    ]
+    for model in models:
+        with pytest.raises(fairkit.ModelError, match=r"good for the person, 'approved' or 'denied'\?") as caught:
+            fairkit.audit(model, data())
+        assert "None" not in str(caught.value)
+        assert str(caught.value).endswith("as in `favorable=approved`")
+        fairkit.audit(model, data(favorable="approved"))
+
+
+def test_a_ranker_is_asked_for_its_queries() -> None:
+    lightgbm = pytest.importorskip("lightgbm")
+    convert = pytest.importorskip("onnxmltools").convert
+    from onnxmltools.convert.common.data_types import FloatTensorType
+
+    few = {"n_estimators": 5, "verbose": -1, "n_jobs": 1}
+    ranker = lightgbm.LGBMRanker(**few).fit(matrix(), people()["default"], group=[20] * (len(matrix()) // 20))
+    proto = convert.convert_lightgbm(ranker, initial_types=[("input", FloatTensorType([None, 4]))], target_opset=15)
+    with pytest.raises(fairkit.ModelError, match=r"a ranking, or.*give the column of queries with `query`"):
+        fairkit.audit(proto, data(label="default", favorable=0))
+
+
+# The promise of the first page: LightGBM trained on Adult's train part, its ONNX file audited on the test part.
+FEATURES = ["age", "education-num", "capital-gain", "capital-loss", "hours-per-week"]
+
+
+@pytest.mark.long
+def test_numbers_are_fairlearns(public_data: Path, tmp_path: Path) -> None:
+    import fairlearn.metrics as flm
+    import lightgbm
+    import pandas as pd
+    from onnxmltools import convert_lightgbm
+    from onnxmltools.convert.common.data_types import FloatTensorType
+    from sklearn.metrics import accuracy_score, roc_auc_score
+
+    frame = pd.read_parquet(public_data / "adult.parquet")
+    train, test = frame[frame["split"] == "train"], frame[frame["split"] == "test"]
+    model = lightgbm.LGBMClassifier(n_estimators=60, n_jobs=1, verbose=-1)
+    model.fit(train[FEATURES].to_numpy(np.float32), (train["income"] == ">50K").astype(int))
+    proto = convert_lightgbm(
+        model, initial_types=[("X", FloatTensorType([None, len(FEATURES)]))], target_opset=15, zipmap=False
+    )
+    onnx.save(proto, tmp_path / "adult.onnx")
+    test.to_csv(tmp_path / "test.csv", index=False)
+    data = fairkit.load_data(
+        tmp_path / "test.csv", label="income", favorable=">50K", sensitive=["sex", "race"], features=FEATURES
+    )
+    report = fairkit.audit(tmp_path / "adult.onnx", data)
+    assert report.data.rows == 16_281
+
+    score = model.predict_proba(test[FEATURES].to_numpy(np.float32))[:, 1]
+    truth, decision = (test["income"] == ">50K").to_numpy(int), (score > 0.5).astype(int)
+    for split in ("sex", "race"):
+        given = {"y_true": truth, "y_pred": decision, "sensitive_features": test[split]}
+        for name in ("demographic_parity", "equalized_odds", "equal_opportunity"):
+            for kind in ("difference", "ratio"):
+                true = getattr(flm, f"{name}_{kind}")(truth, decision, sensitive_features=test[split])
+                assert report.find(f"{name}_{kind}", split).value == pytest.approx(true, abs=1e-12)
+        accuracy = flm.MetricFrame(metrics=accuracy_score, **given)
+        groups = {group.group: group.value for group in report.find("accuracy_difference", split).groups}
+        assert groups == pytest.approx(accuracy.by_group.to_dict(), abs=1e-12)
+    assert report.find("roc_auc").value == pytest.approx(roc_auc_score(truth, score), abs=1e-6)

@@ -211,7 +211,7 @@ def test_a_threshold_of_the_users(people: pd.DataFrame) -> None:
     _same(report, people, Expected(proba >= 0.7, proba))
 
 
-def test_sklearn_regression(people: pd.DataFrame) -> None:
+def test_a_regression_of_sklearn_audits_as_its_library_decides(people: pd.DataFrame) -> None:
     from skl2onnx.common.data_types import FloatTensorType
     from sklearn.ensemble import RandomForestRegressor
 
@@ -232,7 +232,7 @@ def test_sklearn_regression(people: pd.DataFrame) -> None:
 
 
 @pytest.mark.long
-def test_sklearn_three_classes(people: pd.DataFrame) -> None:
+def test_three_classes_of_sklearn_audit_as_their_library_decides(people: pd.DataFrame) -> None:
     import pandas as pd
 
     frame = people.assign(
@@ -269,7 +269,7 @@ def test_three_classes_with_a_favorable_one(people: pd.DataFrame) -> None:
     assert not [f for f in report.findings if f.parameters.get("class") == "high"]
 
 
-def test_lightgbm(people: pd.DataFrame) -> None:
+def test_lightgbm_audits_as_its_library_decides(people: pd.DataFrame) -> None:
     import lightgbm
     from onnxmltools import convert_lightgbm
     from onnxmltools.convert.common.data_types import FloatTensorType
@@ -283,7 +283,7 @@ def test_lightgbm(people: pd.DataFrame) -> None:
     _same(report, people, Expected(proba > 0.5, proba))
 
 
-def test_xgboost(people: pd.DataFrame) -> None:
+def test_xgboost_audits_as_its_library_decides(people: pd.DataFrame) -> None:
     import xgboost
     from onnxmltools import convert_xgboost
     from onnxmltools.convert.common.data_types import FloatTensorType
@@ -414,7 +414,7 @@ def _labels_only(proto: onnx.ModelProto) -> onnx.ModelProto:
 
 @pytest.mark.long
 @pytest.mark.parametrize("approved", ["approved", 0, 1])
-def test_labels_only(approved: Any, people: pd.DataFrame) -> None:
+def test_a_model_of_labels_has_no_metric_of_scores(approved: Any, people: pd.DataFrame) -> None:
     other = "denied" if approved == "approved" else 1 - approved
     target = np.where(people["decision"] == "approved", approved, other)
     model, proto = _matrix_model(people, target)

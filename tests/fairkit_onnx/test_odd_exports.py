@@ -103,7 +103,7 @@ def test_codes_that_the_data_does_not_tell_are_a_question(people: dict[str, Any]
         audited(people, model, "tier")
 
 
-def test_catboost(people: dict[str, Any], tmp_path: Any) -> None:
+def test_catboost_audits_as_its_library_decides(people: dict[str, Any], tmp_path: Any) -> None:
     catboost = pytest.importorskip("catboost", reason="CatBoost is not installed: pip install catboost")
     for label, target, extra in (("tier", "code", {"loss_function": "MultiClass"}), ("word", "y", {})):
         model = catboost.CatBoostClassifier(iterations=20, depth=4, verbose=0, allow_writing_files=False, **extra)
@@ -231,7 +231,7 @@ WEIGHTS = np.array([1.6, 0.8, 0.0, 0.0])
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float16])
-def test_bare_logits(people: dict[str, Any], kind: Any) -> None:
+def test_bare_logits_are_decided_at_zero_or_asked_about(people: dict[str, Any], kind: Any) -> None:
     truth = ((matrix(people) @ WEIGHTS - 0.5 >= 0) == people["y"]).mean()
     assert accuracy(people, linear(kind, WEIGHTS, -0.5), "y", 1) == pytest.approx(truth, abs=2e-3)
     with pytest.raises(fairkit.ModelError, match="is it about the other label"):

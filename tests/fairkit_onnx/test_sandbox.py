@@ -322,9 +322,7 @@ def test_limits_are_read_and_refused():
 
 @pytest.mark.long
 def test_the_command_and_the_configuration_set_limits(tmp_path, monkeypatch):
-    from typer.testing import CliRunner
-
-    from fairkit_cli.main import app
+    from tests.commands import checked, invoke
 
     monkeypatch.chdir(tmp_path)
     _file(tmp_path, _loop())
@@ -332,14 +330,13 @@ def test_the_command_and_the_configuration_set_limits(tmp_path, monkeypatch):
 
     pd.DataFrame(table()).to_csv("rows.csv", index=False)
     said = ["audit", "model.onnx", "--data", "rows.csv", "--label", "y", "--favorable", "1", "--sensitive", "sex"]
-    assert "took more than 0.6 seconds" in _refused(CliRunner().invoke(app, [*said, "--set", "sandbox.timeout=0.6"]))
+    assert "took more than 0.6 seconds" in _refused(invoke(*said, "--set", "sandbox.timeout=0.6"))
     Path("fairkit.toml").write_text("[sandbox]\ntimeout = 0.5\n")
-    assert "took more than 0.5 seconds" in _refused(CliRunner().invoke(app, said))
-    assert "no size of memory" in _refused(CliRunner().invoke(app, [*said, "--set", "sandbox.memory=much"]))
+    assert "took more than 0.5 seconds" in _refused(invoke(*said))
+    assert "no size of memory" in _refused(invoke(*said, "--set", "sandbox.memory=much"))
     assert current() == Limits()
     _file(tmp_path, graph(FAIR_LABEL, LABEL))
-    done = CliRunner().invoke(app, [*said, "--format", "json", "--set", "sandbox.memory=2GB"])
-    assert done.exit_code == 0, done.output
+    done = checked(*said, "--format", "json", "--set", "sandbox.memory=2GB")
     assert "a limit of memory" in json.loads(done.stdout)["environment"]["sandbox"]
 
 

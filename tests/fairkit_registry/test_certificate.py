@@ -1,10 +1,15 @@
+"""Certificates: what they hold, and those that earlier versions wrote."""
+
 from __future__ import annotations
 
 import base64
+import gzip
+import hashlib
 import json
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,14 +18,16 @@ from jsonschema import Draft202012Validator
 from referencing import Registry as ReferencedSchemas
 from referencing import Resource
 
-from fairkit.results.report import ModelInfo, report_schema
+from fairkit.results.report import ModelInfo, Report, report_schema
 from fairkit.results.rules import Rule
 from fairkit_registry.errors import CertificateError, VerificationError
 from fairkit_registry.evidence import certificate, predicate
 from fairkit_registry.evidence import recompute as certifying
 from fairkit_registry.evidence import signed as dsse
+from fairkit_registry.evidence.recompute import compare_reports, recompute
 from fairkit_registry.evidence.settings import SignedSettings
-from fairkit_registry.evidence.signed import PAYLOAD_TYPE
+from fairkit_registry.evidence.signed import PAYLOAD_TYPE, PolicyLock, SignedTable
+from fairkit_registry.evidence.signers import load_public
 from fairkit_registry.jsonio import canonical
 
 
@@ -338,3 +345,61 @@ def test_a_file_that_is_no_certificate(tmp_path):
         certificate.read_file(tmp_path / "big")
     with pytest.raises(CertificateError, match="cannot read"):
         certificate.read_file(tmp_path / "missing")
+
+
+# Files that earlier versions wrote: they are read, verified, and written again with the same bytes.
+GOLDEN = Path(__file__).parent / "golden"
+CERTIFICATES = {"certificate": "key", "certificate-p256": "p256", "table-certificate": "key", "no-policy": "key"}
+
+
+def content(name: str) -> bytes:
+    return gzip.decompress((GOLDEN / f"{name}.gz").read_bytes())
+
+
+@pytest.mark.parametrize(("name", "key"), CERTIFICATES.items())
+def test_certificates_verify_and_write_the_same_bytes(name, key):
+    raw = content(f"{name}.json")
+    held = certificate.verify(raw, [load_public(GOLDEN / f"{key}.pub")])
+    signed = json.loads(dsse.Envelope.from_bytes(raw).payload)["predicate"]
+    again = held.report.to_dict()
+    same = set(again) & set(signed) - {"findings"}
+    assert {"model", "data", "policy", "verdict", "seed", "confidence", "environment"} <= same
+    for part in same:
+        assert canonical(again[part]) == canonical(signed[part]), part
+    assert len(again["findings"]) == len(signed["findings"]) > 0
+    settings = SignedSettings.from_dict(signed["settings"]).to_dict()
+    assert canonical(settings) == canonical(signed["settings"])
+
+
+@pytest.mark.parametrize("name", ["report", "report-auditors"])
+def test_reports_write_the_same_bytes(name):
+    record = json.loads(content(f"{name}.json"))
+    assert canonical(Report.from_dict(record).to_dict()) == canonical(record)
+
+
+CHANGED = {"log_loss", "ecce", "worst_group_loss"}
+"""Metrics whose intervals are wider, or begin lower, than they were then: those did not cover."""
+
+
+def test_a_certificate_of_then_is_recomputed_now(tmp_path):
+    """All numbers are those of then; of the metrics that are measured otherwise now the audit says so."""
+    raw = content("certificate.json")
+    held = certificate.verify(raw, [load_public(GOLDEN / "key.pub")])
+    table = tmp_path / "table.csv"
+    table.write_bytes(content("table.csv"))
+    data = SignedSettings.from_dict(held.settings).open_data(table)
+    again = SignedSettings.from_dict(held.settings).run(str(GOLDEN / "model.onnx"), data)
+    assert again.verdict == held.report.verdict == "pass"
+    differing = {text.split("/")[1] for text in compare_reports(held.report, again)}
+    assert {name for name in differing if not name.startswith(tuple(CHANGED))} == set()
+    with pytest.raises(VerificationError, match="other numbers than were signed"):
+        recompute(held, GOLDEN / "model.onnx", data)
+
+
+def test_locks_and_statements_about_tables_are_read():
+    lock = PolicyLock.read(content("lock.json"))
+    statement = SignedTable.read(content("table-statement.json"))
+    assert (lock.name, lock.rows) == (statement.name, statement.rows) == ("table.csv", 400)
+    assert lock.data_sha256 == statement.sha256
+    model = hashlib.sha256((GOLDEN / "model.onnx").read_bytes()).hexdigest()
+    assert certificate.verify(content("certificate.json"), [load_public(GOLDEN / "key.pub")]).model_sha256 == model

@@ -7,10 +7,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from tests.commands import checked, invoke
 
 from fairkit.results.rules import Rule
-from fairkit_cli.main import app
 from fairkit_registry.errors import CertificateError, ContradictionError, VerificationError
 from fairkit_registry.evidence import certificate
 from fairkit_registry.evidence import recompute as certifying
@@ -192,47 +191,40 @@ def test_what_is_no_lock_is_one_message(raw):
         PolicyLock.read(raw)
 
 
-def test_by_command(loans_model, signer, tmp_path, monkeypatch):
+def test_the_commands_lock_certify_and_promote(loans_model, signer, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("FAIRKIT_REGISTRY", str(tmp_path / "registry"))
 
-    def run(*arguments):
-        return CliRunner().invoke(app, [str(one) for one in arguments])
-
     roles = ("--label", "decision", "--favorable", "approved", "--sensitive", "sex")
     rule = ("--max", "demographic_parity_difference:sex=0.9")
     lock = ("policy", "lock", "--data", loans_model.data, *roles, "--key", signer.path, "--output", "lock.json")
-    assert run(*lock, "--data-salted", "salt").exit_code == 2  # nothing that a model could fail
+    checked(*lock, "--data-salted", "salt", code=2)  # nothing that a model could fail
     assert not Path("lock.json").exists()
-    made = run(*lock, *rule, "--purpose", "the yearly audit")
-    assert made.exit_code == 0, made.stderr
-    assert run("registry", "add", "credit", signer.pub).exit_code == 2
-    assert run("registry", "add", "credit", "lock.json", "--notes", "x").exit_code == 2
-    assert run("registry", "add", "credit", "lock.json").exit_code == 0
-    assert run("registry", "add", "credit", loans_model.path).exit_code == 0
+    checked(*lock, *rule, "--purpose", "the yearly audit")
+    checked("registry", "add", "credit", signer.pub, code=2)
+    checked("registry", "add", "credit", "lock.json", "--notes", "x", code=2)
+    checked("registry", "add", "credit", "lock.json")
+    checked("registry", "add", "credit", loans_model.path)
     certify = ("certify", "credit@1", "--lock", "lock.json", "--key", signer.path, "--output", "c.json")
     for wrong in ((), ("--data", loans_model.data, *rule), ("--data", loans_model.data, "--set", "audit.seed=3")):
-        assert run(*certify, *wrong).exit_code == 2
+        checked(*certify, *wrong, code=2)
     import pyarrow.parquet as pq
 
     pq.write_table(pq.read_table(loans_model.data).slice(0, 500), "other.parquet")
-    other = run(*certify, "--data", "other.parquet")
-    assert other.exit_code == 2
+    other = checked(*certify, "--data", "other.parquet", code=2)
     assert "not the table that was locked" in " ".join(other.stderr.split())
     assert not Path("c.json").exists()
-    assert run(*certify, "--data", loans_model.data).exit_code == 0
-    shown = run("verify", "c.json", "--key", signer.pub, "--model", loans_model.path)
-    assert shown.exit_code == 0, shown.stdout
+    checked(*certify, "--data", loans_model.data)
+    shown = checked("verify", "c.json", "--key", signer.pub, "--model", loans_model.path)
     assert "by the policy lock" in shown.stdout
-    assert run("registry", "add", "credit@1", "--certificate", "c.json").exit_code == 0
+    checked("registry", "add", "credit@1", "--certificate", "c.json")
     Path("alias.toml").write_text(f'keys = ["{signer.pub}"]\nlocked = true\n')
-    assert run("registry", "alias", "credit", "production", "--policy", "alias.toml", *rule).exit_code == 0
-    assert run("registry", "alias", "credit", "production", "--data", loans_model.data).exit_code == 0
-    done = run("registry", "promote", "credit@1", "production", "--format", "json")
-    assert done.exit_code == 0, done.stdout
+    checked("registry", "alias", "credit", "production", "--policy", "alias.toml", *rule)
+    checked("registry", "alias", "credit", "production", "--data", loans_model.data)
+    done = checked("registry", "promote", "credit@1", "production", "--format", "json")
     assert any("were locked at" in one["text"] for one in json.loads(done.stdout)["reasons"])
-    assert "lock" in run("registry", "show", "--log").stdout
+    assert "lock" in invoke("registry", "show", "--log").stdout
 
 
 SALT = "5a" * 32

@@ -10,9 +10,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from tests.commands import invoke
 
-from fairkit_cli.main import app
 from fairkit_registry.errors import ArchiveError, VerificationError
 from fairkit_registry.exchange.describe import import_archive
 from fairkit_registry.exchange.layout import export
@@ -87,7 +86,7 @@ def test_a_version_goes_there_and_comes_back(sent, registry, signer, stranger, t
 def test_the_commands_of_the_how_to(sent, signer, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     carry(sent, "oci-archive:back.tar")
-    run = lambda *words: CliRunner().invoke(app, ["registry", *map(str, words)])  # noqa: E731
+    run = lambda *words: invoke("registry", *words)  # noqa: E731
     assert run("verify", "back.tar", "--key", signer.pub).exit_code == 0
     done = run("import", "back.tar", "--key", signer.pub, "--registry", "there")
     assert done.exit_code == 0, done.output

@@ -6,8 +6,10 @@ import json
 from dataclasses import replace
 from datetime import UTC, datetime
 
+import onnx
 import pytest
 
+from fairkit.results.report import ModelInfo
 from fairkit.settings import ModelOptions
 from fairkit_registry.evidence import settings as pins
 from fairkit_registry.evidence.settings import SignedSettings
@@ -203,3 +205,68 @@ def test_an_audit_with_other_settings_is_for_another_alias(registry, model, cert
     registry.attach("credit@1", [certify(model(), worse, settings=settings[0.4], at=datetime(2026, 1, 5, tzinfo=UTC))])
     assert evaluate(registry, "credit@1", "low", now=NOW).verdict == "fail"
     assert evaluate(registry, "credit@1", "high", now=NOW).verdict == "pass"
+
+
+# What an alias asks about the model as it is served: rows apart, outputs, inputs.
+PLAIN = {"rows": {"plain": True, "rows_apart": True}, "probed": {"rows": 400, "differ": 0}}
+LATER = datetime(2026, 1, 3, tzinfo=UTC)
+
+
+@pytest.fixture
+def pinned(signer):
+    rule = {"metric": "demographic_parity_difference", "sensitive": "sex", "max": 0.1}
+    return AliasPolicy(keys=(signer.public.pem,), rules=(rule,), plain=True)
+
+
+def decided(registry, pinned, kind="refused"):
+    registry.set_alias("credit", "production", pinned)
+    decision = evaluate(registry, "credit@1", "production", now=LATER)
+    return [one.text for one in decision.reasons if one.kind == kind]
+
+
+def info(path, **serving):
+    import hashlib
+
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    return ModelInfo(name=path.name, sha256=digest, task="binary", notes=("It is odd.",), serving=serving)
+
+
+def test_rows_that_may_meet_are_refused_with_the_rule_whatever_the_certificate_says(
+    registry, tmp_path, certify, pinned
+):
+    path = tmp_path / "mean.onnx"
+    proto = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]> g (float[N,1] x) => (float[N,1] y)
+      { mean = ReduceMean<axes = [0]>(x) y = Sub(x, mean) }""")
+    path.write_bytes(proto.SerializeToString())
+    claim = PLAIN | {"rows": {"plain": True, "rows_apart": True, "widths": {"x": [1]}}}
+    registry.add("credit", path, certificates=[certify(path, seen=info(path, **claim))])
+    (text,) = decided(registry, pinned)
+    assert "not shown that rows of a batch stay apart: at ReduceMean 'mean': it works along the rows" in text
+    assert decided(registry, replace(pinned, plain=False)) == []
+
+
+@pytest.mark.parametrize("key", ["outputs", "inputs"])
+def test_what_was_not_audited_is_refused(registry, model, certify, pinned, key):
+    told = info(model(), **PLAIN, **{key: {"segment": "3 numbers a row could be a decision"}})
+    registry.add("credit", model(), certificates=[certify(model(), seen=told)])
+    (text,) = decided(registry, pinned)
+    assert "segment" in text
+    assert "3 numbers a row" in text
+    assert decided(registry, replace(pinned, plain=False)) == []
+    assert "from the audit: It is odd." in decided(registry, pinned, "note")
+
+
+@pytest.mark.parametrize(
+    ("told", "text"),
+    [
+        ({"rows": {"proved": True}, "probed": PLAIN["probed"]}, "not shown that rows of a batch stay apart"),  # of old
+        ({"rows": PLAIN["rows"]}, "not run again in every other way"),
+        (
+            PLAIN | {"probed": {"rows": 400, "differ": 0, "untried": ["without graph optimisation"]}},
+            "not run again in every other way",
+        ),
+    ],
+)
+def test_what_no_audit_of_today_says_is_refused(registry, model, certify, pinned, told, text):
+    registry.add("credit", model(), certificates=[certify(model(), seen=info(model(), **told))])
+    assert text in decided(registry, pinned)[0]

@@ -6,13 +6,18 @@ import json
 import shutil
 import sqlite3
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
+from tests.commands import checked
 
-from fairkit_registry.errors import RegistryError, TamperedError
+from fairkit_registry.errors import RegistryError, RevokedError, TamperedError
+from fairkit_registry.evidence import certificate
+from fairkit_registry.evidence import signed as dsse
 from fairkit_registry.jsonio import canonical, fingerprint
-from fairkit_registry.promotion.run import promote
+from fairkit_registry.promotion.run import evaluate, promote
 from fairkit_registry.store import folder as heads
+from fairkit_registry.store import tables as events
 from fairkit_registry.store.index import MIGRATIONS, AliasPolicy, statements
 from fairkit_registry.store.registry import Registry, check, gc, resolve
 
@@ -254,8 +259,6 @@ def test_an_event_of_another_form_is_one_message(place, at_home, body):
 
 
 # ---- the index is gone
-
-
 def test_a_lost_index_over_files_is_never_version_1_again(place, model):
     for name in ("index.sqlite", "index.sqlite-wal", "index.sqlite-shm"):
         (place / name).unlink(missing_ok=True)
@@ -291,8 +294,6 @@ def test_gc_refuses_an_older_index(place, tmp_path, model):
 
 
 # ---- witnesses
-
-
 def test_witnesses_are_written_after_each_change(place, tmp_path, model, at_home):
     witness = tmp_path / "elsewhere.json"
     with pytest.raises(RegistryError, match="does not exist"):
@@ -316,8 +317,6 @@ def test_an_address_is_no_witness(place):
 
 
 # ---- what was on the disk before
-
-
 def test_a_registry_of_an_older_version_keeps_working(tmp_path, model, certify, signer, monkeypatch):
     now = AliasPolicy.to_dict
     fewer = ("settings", "min_rows", "data_keys", "plain", "locked", "unseen")
@@ -334,3 +333,97 @@ def test_a_registry_of_an_older_version_keeps_working(tmp_path, model, certify, 
         store.set_alias("credit", "production", replace(held.policy, min_rows=40))
         assert promote(store, "credit@1", "production").verdict == "pass"
         assert check(store).problems == ()
+
+
+# What a registry has revoked: an event of the log that every promotion reads, and says.
+NOW = datetime(2026, 1, 3, tzinfo=UTC)
+
+
+@pytest.fixture
+def credit(registry, model, certify, signer, stranger):
+    """A version with two certificates: one by each key, the stranger's newer."""
+    first = certify(model())
+    second = certify(model(), by=[stranger.secret], at=datetime(2026, 1, 3, tzinfo=UTC))
+    registry.add("credit", model(), certificates=[first, second])
+    registry.set_alias("credit", "production", AliasPolicy(keys=(signer.public.pem, stranger.public.pem)))
+    return registry, first.read_bytes(), second.read_bytes()
+
+
+def told(registry, kind):
+    decision = evaluate(registry, "credit@1", "production", now=NOW)
+    return decision.verdict, " ".join(one.text for one in decision.reasons if one.kind == kind)
+
+
+def test_a_revoked_certificate_counts_no_longer_and_the_decision_says_so(credit):
+    registry, first, second = credit
+    assert told(registry, "refused") == ("pass", "")
+    registry.revoke("certificate", dsse.statement_sha256(second), "the label was wrong")
+    verdict, notes = told(registry, "note")
+    assert verdict == "pass"
+    assert "was revoked: the label was wrong (event 3, by " in notes
+    registry.revoke("certificate", dsse.statement_sha256(first), "both")
+    verdict, refused = told(registry, "refused")
+    assert verdict == "fail"
+    assert "both" in refused
+    assert check(registry).problems == ()
+
+
+def test_another_envelope_around_it_does_not_bring_it_back(credit, stranger, tmp_path):
+    """Its identity is the statement: a copy with another key id, or signed anew, is the same certificate."""
+    registry, first, second = credit
+    for raw in (first, second):
+        registry.revoke("certificate", dsse.statement_sha256(raw), "gone")
+    envelope = json.loads(second)
+    envelope["signatures"][0]["keyid"] = "other"
+    (tmp_path / "copy.json").write_text(json.dumps(envelope))
+    registry.attach("credit@1", [tmp_path / "copy.json"])
+    assert told(registry, "refused")[0] == "fail"
+    with pytest.raises(RevokedError, match="gone"):
+        certificate.verify(second, [stranger.public], revoked=registry.revoked())
+
+
+def test_a_revoked_key_signs_nothing_and_another_one_does(credit, signer, stranger, model, certify):
+    registry, *_ = credit
+    registry.revoke("key", stranger.public.keyid, "stolen")
+    verdict, notes = told(registry, "note")
+    assert (verdict, "stolen" in notes) == ("pass", True)
+    both = certify(model(), by=[signer.secret, stranger.secret])
+    found = certificate.verify(both.read_bytes(), [signer.public, stranger.public], revoked=registry.revoked())
+    assert found.keyids == (signer.public.keyid,)
+
+
+def test_without_a_reason_nothing_is_revoked(credit):
+    registry, *_ = credit
+    with pytest.raises(RegistryError, match="say why"):
+        registry.revoke("key", "0" * 64, " ")
+    assert len(registry.log()) == 2
+
+
+def test_a_list_that_an_earlier_version_took_in_is_never_dropped_in_silence(credit, stranger):
+    registry, *_ = credit
+    with registry.folder.index.write() as connection:
+        events.append(connection, "revoke", None, {"list": "0" * 64, "issuer": "x", "sequence": 1}, at=events.now())
+    verdict, refused = told(registry, "refused")
+    assert verdict == "fail"
+    assert "event 3 took in a revocation list, which fairkit no longer reads" in refused
+    registry.revoke("key", stranger.public.keyid, "as the list said")
+    assert told(registry, "refused") == ("pass", "")
+
+
+def test_the_commands_revoke_and_refuse(credit, signer, stranger, tmp_path):
+    registry, _, second = credit
+
+    def run(*words, code=0):
+        done = checked("registry", *words, "--registry", registry.path, code=code)
+        return done.stdout + done.stderr
+
+    digest = certificate.read(second).sha256
+    assert "certificate" in run("revoke", digest[:12], "--reason", "not ours")
+    assert "key" in run("revoke", stranger.pub, "--reason", "left the house")
+    assert "not ours" in run("show", "--log")
+    assert "not ours" in run("promote", "credit@1", "production")
+    assert "was revoked" in run("verify", "credit@1", "--key", stranger.pub, code=1)
+    for wrong in ("0" * 12, digest[:4], "nobody.pub"):
+        assert "is no file" in run("revoke", wrong, "--reason", "x", code=2)
+    assert "to nothing" in run("demote", "credit@1", "production", "--reason", "a complaint")
+    assert "say why" in run("demote", "credit@1", "production", "--reason", " ", code=2)

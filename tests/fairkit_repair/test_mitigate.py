@@ -214,7 +214,7 @@ def test_stratified_never_takes_the_only_row():
     assert not held[4]
 
 
-def test_table_from_dataset():
+def test_a_table_has_the_columns_groups_and_target_of_its_data():
     table = Table.from_dataset(data())
     assert table.task == "binary"
     assert table.classes == ("no", "yes")

@@ -195,7 +195,7 @@ def test_the_score_of_the_other_label(frame):
     assert "(`favorable_class" not in noted
 
 
-def test_labels_only(frame):
+def test_a_model_of_labels_is_repaired(frame):
     base = linear(out="margin2", link="Identity")
     base.graph.node.append(helper.make_node("Cast", ["margin2"], ["label"], to=TensorProto.INT64))
     base.graph.output[0].CopyFrom(helper.make_tensor_value_info("label", TensorProto.INT64, [None, 1]))
@@ -257,7 +257,7 @@ def test_validation_rows_are_coded_by_the_fit_rows_groups(frame):
     np.testing.assert_array_equal(validation.codes[5:], rows.codes[5:])
 
 
-def test_what_is_missing(frame):
+def test_what_is_missing_is_said(frame):
     table = table_of(frame)
     with pytest.raises(ParameterError, match="ramps repairs a model: name its file with `model`"):
         Ramps.with_values({}).fit(table, Run())

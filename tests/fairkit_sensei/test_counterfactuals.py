@@ -49,7 +49,7 @@ def test_combinations_change_together_and_all_occur():
     assert all((other[:, own] != x[:, own]).any(dim=1).all() for other in others)
 
 
-def test_listed_values_only():
+def test_only_listed_values_are_drawn():
     _, others, names = drawn(["home"], {"home": "husband,wife"})
     child = names.index("home=child")
     assert all(float(other[:, child].sum()) == 0 for other in others)

@@ -52,7 +52,7 @@ def test_every_method_and_metric_gives_a_file_that_is_less_sensitive(values):
 
 @pytest.mark.long
 @pytest.mark.parametrize("task", ["multiclass", "regression"])
-def test_other_tasks(task):
+def test_several_classes_and_numbers_are_learned(task):
     model, table = fitted({"epochs": 20, "rho": 1.0}, task)
     score = model.predict(table.columns).score
     if task == "regression":
@@ -144,7 +144,7 @@ def test_one_group_of_everybody_is_the_plain_network():
         ({"fair_metric": "face", "sensitive": ("sex",), "rank": 99}, DataError, "rank=99"),
     ],
 )
-def test_bad_parameters(values, error, says):
+def test_bad_parameters_are_refused(values, error, says):
     torch = pytest.importorskip("torch")
 
     if values.get("device") == "cuda" and torch.cuda.is_available():

@@ -173,14 +173,16 @@ class ScalarMean(Good):
         (metric_checks.check_metric_inputs_unchanged, Changes, "rows.score was changed"),
     ],
 )
-def test_metrics(check, cls, said):
+def test_a_broken_metric_fails_its_check(check, cls, said):
     check(Good)
     with pytest.raises(ContractError, match=said):
         check(cls)
 
 
 def test_every_metric_check_is_tested_here():
-    tested = {mark.args[1][i][0] for mark in test_metrics.pytestmark for i in range(len(mark.args[1]))}
+    tested = {
+        mark.args[1][i][0] for mark in test_a_broken_metric_fails_its_check.pytestmark for i in range(len(mark.args[1]))
+    }
     assert tested == set(metric_checks.METRIC_CHECKS)
 
 
@@ -288,7 +290,7 @@ class Writes(Fine):
         (auditor_checks.check_auditor_leaves_nothing, Writes, "left files behind: work/found.txt"),
     ],
 )
-def test_auditors(check, cls, said, tmp_path, monkeypatch):
+def test_a_broken_auditor_fails_its_check(check, cls, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     check(Audited(Fine, {}))
     with pytest.raises(ContractError, match=said):
@@ -296,7 +298,9 @@ def test_auditors(check, cls, said, tmp_path, monkeypatch):
 
 
 def test_every_auditor_check_is_tested_here():
-    tested = {case[0] for mark in test_auditors.pytestmark if mark.args for case in mark.args[1]}
+    tested = {
+        case[0] for mark in test_a_broken_auditor_fails_its_check.pytestmark if mark.args for case in mark.args[1]
+    }
     assert tested == set(auditor_checks.AUDITOR_CHECKS)
 
 
@@ -455,14 +459,16 @@ class Draws(Plain):
         (capability_checks.check_mitigator_capabilities, Draws, "but its randomized is False"),
     ],
 )
-def test_mitigators(check, cls, said):
+def test_a_broken_mitigator_fails_its_check(check, cls, said):
     check(Trained(Plain, {}))
     with pytest.raises(ContractError, match=said):
         check(Trained(cls, {}))
 
 
 def test_every_mitigator_check_is_tested_here():
-    tested = {case[0] for mark in test_mitigators.pytestmark if mark.args for case in mark.args[1]}
+    tested = {
+        case[0] for mark in test_a_broken_mitigator_fails_its_check.pytestmark if mark.args for case in mark.args[1]
+    }
     assert tested == {*mitigator_checks.MITIGATOR_CHECKS, *capability_checks.CAPABILITY_CHECKS}
 
 
@@ -510,14 +516,14 @@ class Mutable(Fine):
         (parameter_checks.check_parameters_validated, Unchecked, "is refused when it is typed"),
     ],
 )
-def test_parameters(check, cls, said):
+def test_broken_parameters_fail_their_check(check, cls, said):
     check(Fine)
     with pytest.raises(ContractError, match=said):
         check(cls)
 
 
 @pytest.mark.long
-def test_names_and_words():
+def test_bad_names_and_words_fail_their_check():
     plugin_checks.check_names(plugin_of(metrics=(Good,), auditors=(Fine,)))
     for plugin, said in (
         (plugin_of(name="My_Plugin"), "lower case words joined by hyphens"),
@@ -599,7 +605,7 @@ class Quiet(fairkit.PromotionCheck):
         (promotion_checks.check_promotion_leaves_the_file, Scribbles, "file was changed"),
     ],
 )
-def test_promotion_checks(check, cls, said):
+def test_broken_promotion_checks_fail_theirs(check, cls, said):
     check(Quiet)
     with pytest.raises(ContractError, match=said):
         check(cls)
@@ -655,7 +661,7 @@ class Careful(Anything):
         raise fairkit.ModelError("a model is named by its url")
 
 
-def test_model_source_checks():
+def test_broken_model_sources_fail_their_checks():
     for check in model_source_checks.MODEL_SOURCE_CHECKS:
         check(Careful)
     with pytest.raises(ContractError, match="small letters"):
@@ -665,7 +671,7 @@ def test_model_source_checks():
             model_source_checks.check_model_source_refuses_an_empty_record(cls)
 
 
-def test_signer_checks():
+def test_broken_signers_fail_their_checks():
     signer_checks.check_signer_refuses_a_bad_address(Choosy)
     with pytest.raises(ContractError, match="takes the address 'willing:'"):
         signer_checks.check_signer_refuses_a_bad_address(Willing)
@@ -711,7 +717,7 @@ class Same(Digest):
         return card.name
 
 
-def test_exporter_checks():
+def test_broken_exporters_fail_their_checks():
     for check in exporter_checks.EXPORTER_CHECKS:
         check(Digest)
     for check, cls, said in (

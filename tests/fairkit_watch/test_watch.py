@@ -378,7 +378,7 @@ def test_a_crash_before_an_alarm_was_written_raises_it_later(begun, decisions, d
         assert watch.undelivered("file") == first
 
 
-def test_shares_of_groups(begun, decisions, day):
+def test_a_change_of_the_shares_of_groups_is_an_alarm(begun, decisions, day):
     def day_of(t, women):
         table = decisions(t, rows=1000)
         rng = np.random.default_rng(t)

@@ -6,9 +6,7 @@ import json
 import re
 
 import pytest
-from typer.testing import CliRunner
-
-from fairkit_cli.main import app
+from tests.commands import checked
 
 
 @pytest.fixture(scope="module")
@@ -20,16 +18,14 @@ def folder(tmp_path_factory, frame, model):
 
 
 def run(*words, code=0):
-    found = CliRunner().invoke(app, [str(word) for word in words])
-    assert found.exit_code == code, found.output
-    return found.stdout
+    return checked(*words, code=code).stdout
 
 
 def data(folder):
     return ("--data", folder / "loans.csv", "--label", "decision", "--favorable", "approved", "--sensitive", "sex")
 
 
-def test_lines(folder):
+def test_the_lines_add_up_to_the_gap(folder):
     text = run("why", folder / "loans.onnx", *data(folder), "--allow", "income,employment", "--set", "why.calls=12000")
     flat = " ".join(text.split())
     assert re.match(
@@ -59,7 +55,7 @@ def test_the_same_numbers_as_an_audit(folder):
 
 @pytest.mark.long
 @pytest.mark.parametrize("form", ["html", "markdown"])
-def test_pages(folder, form):
+def test_pages_say_what_carries_the_gap(folder, form):
     text = run("why", folder / "loans.onnx", *data(folder), "--set", "why.calls=12000", "--format", form)
     assert ("What carries the gap" if form == "html" else "### Why") in text
 
@@ -71,10 +67,7 @@ def test_a_rule_decides_the_exit_code(folder):
 
 
 def test_a_wrong_column_is_one_message(folder):
-    found = CliRunner().invoke(
-        app, [str(w) for w in ("why", folder / "loans.onnx", *data(folder), "--allow", "height")]
-    )
-    assert found.exit_code == 2
+    found = checked("why", folder / "loans.onnx", *data(folder), "--allow", "height", code=2)
     assert "no column 'height'" in found.output
 
 
@@ -99,8 +92,8 @@ def test_a_certificate_is_verified_and_computed_again(folder):
     told = ("--auditor", "why", "--set", "why.allowed=income", "--set", "why.calls=12000")
     key = ("--key", folder / "k")
     run("certify", folder / "loans.onnx", *data(folder), *told, *key, "--output", folder / "c.json")
-    checked = ("--model", folder / "loans.onnx", "--data", folder / "loans.csv", "--key", folder / "k.pub")
-    text = run("verify", folder / "c.json", *checked, "--recompute")
+    verified = ("--model", folder / "loans.onnx", "--data", folder / "loans.csv", "--key", folder / "k.pub")
+    text = run("verify", folder / "c.json", *verified, "--recompute")
     assert "computed again" in text
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairkit.errors import DataError, ParameterError
+from fairkit.errors import ParameterError
 from fairkit.results.policy import told_apart
 from fairkit.settings import at_threshold
 from fairkit.support.escaping import listed_names
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
     from fairkit.data.dataset import Dataset
     from fairkit.results.policy import Comparison
-    from fairkit.results.report import Report
     from fairkit.results.rules import Rule
     from fairkit.settings import AuditSettings
 
@@ -196,31 +194,15 @@ def is_report(path: str) -> bool:
 
 def of_reports(paths: Sequence[str], policy: Sequence[Rule] = ()) -> Comparison:
     """Compare two reports or certificates."""
-    from fairkit_cli.evidence import compare_reports
+    from fairkit_cli.evidence import compare_reports, read_report
 
     if len(paths) != 2 or not all(map(is_report, paths)):
         raise ParameterError("give two reports or certificates, the earlier one first, and no models among them")
-    before, after = map(_read, paths)
+    before, after = (read_report(Path(path)) for path in paths)
     result = compare_reports(before, after, policy)
     if [model.name for model in result.models] != ["before", "after"]:
         return result
     return told_apart(result, [Path(path).name for path in paths])
-
-
-def _read(path: str) -> Report:
-    from fairkit.results.report import Report, validate_report
-
-    raw = Path(path).read_bytes()
-    try:
-        record = json.loads(raw)
-    except (ValueError, RecursionError):
-        raise DataError(f"{path} is neither a report nor a certificate: it is not valid JSON") from None
-    if "payload" in record:
-        from fairkit_registry.evidence.certificate import read
-
-        return read(raw).report
-    validate_report(record)
-    return Report.from_dict(record)
 
 
 def own_features(texts: Sequence[str] | None, models: Sequence[str], many: int) -> list[tuple[str, ...] | None]:

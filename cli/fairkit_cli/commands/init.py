@@ -17,7 +17,7 @@ import typer
 
 from fairkit.errors import ConfigError, DataError, MissingExtraError
 from fairkit.support.escaping import toml_text
-from fairkit_cli.options import option, split_names
+from fairkit_cli.options import TableFormat, option, split_names
 from fairkit_cli.terminal.output import BUG, echo, say
 
 if TYPE_CHECKING:
@@ -48,13 +48,11 @@ def init(
     law: Annotated[str | None, option("--law", "PACK", "The law or house rule that applies (`fairkit packs`).")] = None,
     groups: Annotated[str | None, option("--groups", "may|may-not", "Whether the model may read the groups.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a fairkit.toml that is there.")] = False,
-    output_format: Annotated[str, option("--format", "NAME", "How the advice is shown: table or json.")] = "table",
+    output_format: TableFormat = "table",
 ) -> None:
     """Ask at most six questions, name the metrics that fit with the reasons, and write a fairkit.toml."""
     from fairkit.support.files import write_atomic
 
-    if output_format not in ("table", "json"):
-        raise ConfigError(f"--format {output_format!r} is not understood; it is table or json")
     target = Path(_FILE)
     if target.exists() and not force:
         raise ConfigError(f"there is a {_FILE} here already; --force replaces it")

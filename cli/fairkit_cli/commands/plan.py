@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairkit.errors import DataError, ParameterError
+from fairkit.errors import ParameterError
 from fairkit.support.escaping import json_text
-from fairkit.support.files import read_small, write_atomic
+from fairkit.support.files import write_atomic
 from fairkit_cli import options as opt
 from fairkit_cli.terminal.output import write
 
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
     from fairkit.data.dataset import Dataset
     from fairkit.planning.results import Plan
-    from fairkit.results.report import Report
     from fairkit_cli.config import Config
 
 
@@ -80,7 +78,8 @@ def plan(
         ),
     ] = None,
     report: Annotated[
-        Path | None, opt.option("--report", "FILE", "A pilot's JSON report: its groups, rates and shares are assumed.")
+        Path | None,
+        opt.option("--report", "FILE", "A pilot's report or certificate: its rates and shares are assumed."),
     ] = None,
     power: Annotated[float, opt.option("--power", "P", "The chance that the rule is decided; default 0.8.")] = 0.8,
     adjust: opt.Adjust = None,
@@ -93,6 +92,7 @@ def plan(
     """Plan an audit: how many rows decide a policy, whose outcomes to look up, what an audit of that size can see."""
     from fairkit.planning.run import plan as run
     from fairkit_cli.config import load_config
+    from fairkit_cli.evidence import read_report
 
     if report is not None and (groups or assume or base):
         raise ParameterError("--report says what --groups, --assume and --base would; leave them out")
@@ -119,7 +119,7 @@ def plan(
         groups=_single(_parts(groups, "--groups female=0.45,male=0.55")),
         assume=_single(_parts(assume, "--assume 0.3, or female=0.3,male=0.35")),
         base=_single(_parts([base] if base else None, "--base 0.3, or female=0.3,male=0.35")),
-        report=None if report is None else _read(report),
+        report=None if report is None else read_report(report),
         power=power,
         confidence=settings.confidence,
         adjustment=settings.adjustment,
@@ -241,18 +241,3 @@ def _single(parts: dict[str | None, Any]) -> Any:
     if not parts:
         return None
     return parts[None] if set(parts) == {None} else {key: value for key, value in parts.items() if key}
-
-
-def _read(path: Path) -> Report:
-    from fairkit.results.report import Report, validate_report
-
-    try:
-        record = json.loads(read_small(path))
-    except OSError as error:
-        raise DataError(f"cannot read the report {str(path)!r}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise DataError(
-            f"{str(path)!r} is not JSON; write a report with fairkit audit ... --format json --output {path}"
-        ) from error
-    validate_report(record)
-    return Report.from_dict(record)

@@ -56,7 +56,8 @@ _SPACED = ("section", "part", "fold", "open")
 
 def text_page(page: Page, *, terminal: bool) -> str:
     """Return a page as text, with colours on a terminal."""
-    return to_text(text_parts(page.parts), terminal=terminal)
+    parts = text_parts(page.parts)
+    return to_text(parts, terminal=terminal)
 
 
 def text_parts(parts: Sequence[Part | None]) -> list[RenderableType]:

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     Places = NDArray[np.intp]
 
 
+NULL_SPELLINGS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "#N/A")
+"""What a CSV cell may hold to be read as missing, and text of a group, label or stratum in any table."""
+
+
 def as_numpy(column: pa.Array) -> NDArray[Any]:
     """Return a column as numpy: whole numbers as they are, with gaps as float64 with NaN; text as objects."""
     import pyarrow as pa
@@ -261,6 +265,16 @@ def is_readable(kind: pa.DataType) -> bool:
         return False
 
 
+def is_list(kind: pa.DataType) -> bool:
+    """Tell whether cells are lists of numbers."""
+    import pyarrow as pa
+
+    types = pa.types
+    if not (types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)):
+        return False
+    return bool(types.is_integer(kind.value_type) or types.is_floating(kind.value_type))
+
+
 def unread_type(table: str, name: str, kind: object) -> str:
     """Say that a column has a type that is not read."""
     return (
@@ -341,6 +355,33 @@ def equal_cells(column: pa.Array, value: Any) -> NDArray[np.bool_]:
 
 
 # Some rows of a dataset, with their groups, label and weights.
+
+
+def present_rows(arrow: pa.RecordBatch, columns: Sequence[str | None]) -> NDArray[np.bool_]:
+    """Return which rows have a value in every column, shape [n]; None is no column."""
+    keep = np.ones(arrow.num_rows, dtype=bool)
+    for column in dict.fromkeys(name for name in columns if name is not None):
+        keep &= ~missing_cells(arrow.column(arrow.schema.names.index(column)))
+    return keep
+
+
+def cells(arrow: pa.RecordBatch, column: str) -> NDArray[Any]:
+    """Return one column as numpy."""
+    return as_numpy(arrow.column(arrow.schema.names.index(column)))
+
+
+def missing_cells(column: pa.Array) -> NDArray[np.bool_]:
+    """Return which cells have no value, or text that says so, shape [n]."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_dictionary(column.type) or pa.types.is_string(column.type):
+        codes = codes_of(column)
+        return codes.mapped(np.array([cell is None or cell in NULL_SPELLINGS for cell in codes.cells]))
+    nan_is_null = pa.types.is_floating(column.type)
+    if not column.null_count and not nan_is_null:
+        return np.zeros(len(column), dtype=bool)
+    return as_numpy(pc.is_null(column, nan_is_null=nan_is_null))
 
 
 @dataclass(frozen=True, slots=True)

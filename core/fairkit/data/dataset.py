@@ -9,23 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.data.arrow_types import Batch, as_arrow, as_numpy, decoded, equal_cells
+from fairkit.data.arrow_types import Batch, as_arrow, as_numpy, cells, decoded, equal_cells, present_rows
 from fairkit.data.groups import probabilities_of
 from fairkit.data.hashing import buckets_of, query_numbers
 from fairkit.data.parts import Elsewhere
-from fairkit.data.profile import (
-    BATCH_ROWS,
-    Profile,
-    Total,
-    cells,
-    choose_bins,
-    complete_rows,
-    labelled_rows,
-    take_tally,
-    total_here,
-    used_rows,
-    widened,
-)
+from fairkit.data.profile import BATCH_ROWS, Profile, Total, choose_bins, take_tally, total_here, widened
 from fairkit.data.roles import Roles, Sensitive, require_columns, value_among, value_text
 from fairkit.data.source import Source
 from fairkit.errors import DataError
@@ -282,9 +270,10 @@ class Dataset:
 
     @phase("read")
     def _batch(self, arrow: pa.RecordBatch, start: int, *, partial: bool = False) -> Batch:
-        used, keep = used_rows(arrow, self.roles)
+        keep = present_rows(arrow, [self.roles.weights])
+        used = arrow if keep.all() else arrow.filter(as_arrow(keep))
         if not partial:
-            whole = complete_rows(used, self.roles)
+            whole = present_rows(used, self.roles.needed)
             if not whole.all():
                 used = used.filter(as_arrow(whole))
                 keep[keep] = whole
@@ -292,7 +281,7 @@ class Dataset:
         if self.roles.label is not None:
             column = used.column(used.schema.names.index(self.roles.label))
             label = as_numpy(column)
-            labelled = labelled_rows(used, self.roles) if partial and self.profile.unlabelled else None
+            labelled = present_rows(used, [self.roles.label]) if partial and self.profile.unlabelled else None
             if self.roles.favorable is not None:
                 favorable = equal_cells(column, value_among(self.profile.label_values, self.roles.favorable))
         weights = None if self.roles.weights is None else cells(used, self.roles.weights).astype(float)
@@ -309,10 +298,10 @@ class Dataset:
             clusters=None
             if self.roles.cluster is None
             else buckets_of(decoded(used.column(used.schema.names.index(self.roles.cluster)))),
-            probabilities=probabilities_of(used, self.roles, self.name),
             queries=None
             if self.roles.query is None
             else query_numbers(used.column(used.schema.names.index(self.roles.query)), self.roles.query, self.name),
+            probabilities=probabilities_of(used, self.roles, self.name),
         )
         return batch if self.roles.labelled is None else self._with_design(batch, used)
 

@@ -478,7 +478,9 @@ class RowCopies:
                 continue
             mixed_hashes = mixed(column_hashes(column))
             for counter in counters:
-                keep = ~_missing(column) if counter is self.ids.get(name) and column.null_count else slice(None)
+                keep = (
+                    ~as_numpy(column.is_null()) if counter is self.ids.get(name) and column.null_count else slice(None)
+                )
                 counter.update(mixed_hashes[keep], None if times is None else times[keep])
             total += mixed_hashes * factor  # not in place: the words wait to be counted
         return mixed(total)
@@ -546,9 +548,3 @@ class RowCopies:
 
 MOST_GROUPS = 20
 """A column with at most so many values is no id."""
-
-
-def _missing(column: pa.Array) -> NDArray[np.bool_]:
-    import pyarrow.compute as pc
-
-    return as_numpy(pc.is_null(column))

@@ -9,17 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from fairkit.data.arrow_types import as_numbers, as_numpy, codes_of
-from fairkit.data.roles import (
-    MISSING_GROUP,
-    NULL_SPELLINGS,
-    SMALL_GROUPS,
-    Missing,
-    Sensitive,
-    bin_names,
-    proxy_of,
-    value_text,
-)
+from fairkit.data.arrow_types import NULL_SPELLINGS, as_numbers, as_numpy, codes_of
+from fairkit.data.roles import MISSING_GROUP, SMALL_GROUPS, Missing, Sensitive, bin_names, proxy_of, value_text
 from fairkit.errors import DataError
 
 if TYPE_CHECKING:

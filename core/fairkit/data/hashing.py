@@ -140,11 +140,9 @@ def words_of(column: pa.Array) -> Words:
     import pyarrow.compute as pc
 
     kind = column.type
-    if pa.types.is_integer(kind):
-        return mixed(_id_numbers(as_numpy(column)))
-    if pa.types.is_floating(kind) or pa.types.is_boolean(kind):
-        return mixed(_id_numbers(as_numpy(pc.cast(column, pa.float64()))))
-    return text_words(pc.cast(column, pa.large_string()))
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+        return text_words(pc.cast(column, pa.large_string()))
+    return mixed(_id_numbers(as_numpy(column if pa.types.is_integer(kind) else pc.cast(column, pa.float64()))))
 
 
 def _id_numbers(values: NDArray[Any]) -> Words:

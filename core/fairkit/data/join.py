@@ -12,11 +12,10 @@ import numpy as np
 from fairkit.data.arrow_types import as_arrow, as_numpy, decoded, plain
 from fairkit.data.parts import ParquetPart, PartOf
 from fairkit.data.profile import BATCH_ROWS, take_tally, total_here
-from fairkit.data.roles import Joined, Roles, require_columns, value_text
+from fairkit.data.roles import Joined, Roles, column_named, require_columns, value_text
 from fairkit.data.sources import open_source
 from fairkit.errors import DataError
 from fairkit.sources.interface import is_address
-from fairkit.support.escaping import column_named
 from fairkit.support.lazy_dataclass import dataclass, field, replace
 
 if TYPE_CHECKING:

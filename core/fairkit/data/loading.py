@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.data.arrow_types import is_readable
+from fairkit.data.arrow_types import is_list, is_readable
 from fairkit.data.dataset import Dataset
 from fairkit.data.groups import proxies
 from fairkit.data.labelled import Drawn
@@ -19,15 +19,15 @@ from fairkit.data.roles import (
     Roles,
     Sensitive,
     check_conditions,
+    column_named,
     good_value,
     require_columns,
+    spread,
     value_text,
 )
-from fairkit.data.source import is_list, spread
 from fairkit.data.sources import open_source
 from fairkit.errors import DataError
 from fairkit.support.calls import checked
-from fairkit.support.escaping import column_named
 from fairkit.support.lazy_dataclass import dataclass, replace
 
 if TYPE_CHECKING:
@@ -187,8 +187,8 @@ def load_data(
     label, weights, cluster, query = (
         None if name is None else column_named(name, columns) for name in (label, weights, cluster, query)
     )
-    features = None if features is None else spread([column_named(name, columns) for name in features], columns)
-    drop = spread([column_named(name, columns) for name in drop], columns)
+    features = None if features is None else spread(features, columns)
+    drop = spread(drop, columns)
     require_columns([label], columns, role="label", table=source.name)
     require_columns([weights], columns, role="weights", table=source.name)
     require_columns(features or (), columns, role="feature", table=source.name)

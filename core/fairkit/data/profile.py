@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.data.arrow_types import as_arrow, as_numbers, as_numpy, codes_of, decoded, ready_codes
+from fairkit.data.arrow_types import (
+    as_arrow,
+    as_numbers,
+    cells,
+    codes_of,
+    decoded,
+    missing_cells,
+    present_rows,
+    ready_codes,
+)
 from fairkit.data.column_summary import Sheet, lookalikes
 from fairkit.data.digest import TableDigest
 from fairkit.data.duplicate_rows import DistinctRows, Repeats, RowCopies
 from fairkit.data.groups import GroupCoder, probabilities_of, quartile_edges, rows_where
 from fairkit.data.hashing import words_of
-from fairkit.data.roles import (
-    HIGHEST,
-    LARGEST,
-    NULL_SPELLINGS,
-    SMALL_GROUPS,
-    Sensitive,
-    reference_of,
-    same_value,
-    value_text,
-)
+from fairkit.data.roles import HIGHEST, LARGEST, SMALL_GROUPS, Sensitive, reference_of, same_value, value_text
 from fairkit.errors import DataError, did_you_mean
 from fairkit.support.lazy_dataclass import dataclass, field
 from fairkit.support.timings import ahead, threads
@@ -167,9 +167,10 @@ class Tally:
 
     def _learn(self, arrow: pa.RecordBatch, times: NDArray[np.int64] | None = None) -> None:
         """Learn what the columns with a role hold from rows, each of which stands for so many equal ones."""
-        used, keep = used_rows(arrow, self.roles)
+        keep = present_rows(arrow, [self.roles.weights])
+        used = arrow if keep.all() else arrow.filter(as_arrow(keep))
         times = None if times is None else times[keep]
-        complete = complete_rows(used, self.roles)
+        complete = present_rows(used, self.roles.needed)
         self.used += used.num_rows if times is None else int(times.sum())
         self.complete += rows_where(complete, times)
         for coder in (*self.coders.values(), *self.strata.values()):
@@ -178,14 +179,14 @@ class Tally:
             _count(counts, used.column(used.schema.names.index(name)), times)
         if self.units is not None:
             ids = decoded(used.column(used.schema.names.index(self.units)))
-            absent = _missing(ids)
+            absent = missing_cells(ids)
             self.unnamed += rows_where(absent, times)
             named = ids.filter(as_arrow(~absent)) if absent.any() else ids
             self.ids.update(words_of(named), times if times is None else times[~absent])
         if self.roles.sensitive_probability:
             probabilities_of(used, self.roles, self.table, times)
         if self.roles.label is not None:
-            has_label = labelled_rows(used, self.roles)
+            has_label = present_rows(used, [self.roles.label])
             for coder in self.parts[:1]:
                 coder.learn(used, times)
             self.unlabelled += rows_where(~has_label, times)
@@ -470,45 +471,3 @@ def _head(source: Source, column: str) -> NDArray[Any]:
         if rows == BATCH_ROWS:
             break
     return np.concatenate(parts[1:] or parts)
-
-
-def used_rows(arrow: pa.RecordBatch, roles: Roles) -> tuple[pa.RecordBatch, NDArray[np.bool_]]:
-    """Keep the rows with a weight; return the mask too."""
-    keep = _present(arrow, [] if roles.weights is None else [roles.weights])
-    return (arrow if keep.all() else arrow.filter(as_arrow(keep))), keep
-
-
-def complete_rows(arrow: pa.RecordBatch, roles: Roles) -> NDArray[np.bool_]:
-    """Return which rows have a label and a group in every way to split people, shape [n]."""
-    splits = () if roles.missing == "group" else roles.sensitive
-    return labelled_rows(arrow, roles) & _present(arrow, [column for split in splits for column in split.columns])
-
-
-def labelled_rows(arrow: pa.RecordBatch, roles: Roles) -> NDArray[np.bool_]:
-    """Return which rows have a label, shape [n]; all, where no column is one."""
-    return _present(arrow, [] if roles.label is None else [roles.label])
-
-
-def _present(arrow: pa.RecordBatch, columns: Sequence[str]) -> NDArray[np.bool_]:
-    keep = np.ones(arrow.num_rows, dtype=bool)
-    for column in dict.fromkeys(columns):
-        keep &= ~_missing(arrow.column(arrow.schema.names.index(column)))
-    return keep
-
-
-def cells(arrow: pa.RecordBatch, column: str) -> NDArray[Any]:
-    """Return one column as numpy."""
-    return as_numpy(arrow.column(arrow.schema.names.index(column)))
-
-
-def _missing(column: pa.Array) -> NDArray[np.bool_]:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if pa.types.is_dictionary(column.type) or pa.types.is_string(column.type):
-        codes = codes_of(column)
-        return codes.mapped(np.array([cell is None or cell in NULL_SPELLINGS for cell in codes.cells]))
-    nan_is_null = pa.types.is_floating(column.type)
-    if not column.null_count and not nan_is_null:
-        return np.zeros(len(column), dtype=bool)
-    return as_numpy(pc.is_null(column, nan_is_null=nan_is_null))

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from fairkit.errors import DataError, ParameterError, did_you_mean
-from fairkit.support.escaping import column_named, listed_names
+from fairkit.support.escaping import listed_names
 from fairkit.support.files import record_of
 from fairkit.support.lazy_dataclass import dataclass, field, replace
 
@@ -27,10 +27,6 @@ Missing = Literal["drop", "group"]
 
 LARGEST, HIGHEST = "@largest", "@highest"
 """In place of a reference group: the one with the most rows, the one with the highest rate of favorable decisions."""
-
-
-NULL_SPELLINGS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "#N/A")
-"""What a CSV cell may hold to be read as missing, and text of a group, label or stratum in any table."""
 
 
 def value_text(value: Any) -> str:
@@ -192,6 +188,12 @@ class Roles:
         named += () if self.labelled is None else self.labelled.columns
         return list(dict.fromkeys(column for column in named if column is not None))
 
+    @property
+    def needed(self) -> list[str | None]:
+        """The columns that complete rows have: the label and, unless rows without a group are one, the groups."""
+        splits = () if self.missing == "group" else self.sensitive
+        return [self.label, *(column for split in splits for column in split.columns)]
+
     def audited(self, noted: Sequence[str] = ()) -> list[str]:
         """Return the columns that an audit of recorded predictions reads, those whose values are noted with them."""
         predicted = () if self.predictions is None else self.predictions.columns
@@ -248,6 +250,54 @@ def require_columns(names: Iterable[str | None], columns: Sequence[str], *, role
             hint = did_you_mean(name, columns, what="columns")
             named = " Name it with `label`." if role == "label" else ""
             raise DataError(f"{table} has no {role} column {name!r}. {hint}{named}")
+
+
+# Names of columns.
+
+
+def column_named(name: str, columns: Iterable[str]) -> str:
+    """Return the column of a name, or the only one that differs from it in spaces around it; else the name."""
+    same = [column for column in columns if column.strip() == name.strip()]
+    return same[0] if len(same) == 1 and name not in same else name
+
+
+# Columns of lists, such as embeddings: the list column `emb` of length 3 is read as `emb[0]`, `emb[1]`, `emb[2]`.
+
+
+_PLACE = re.compile(r"(.*)\[(\d+)\]", re.DOTALL)
+
+
+def list_columns(columns: Sequence[str]) -> dict[str, list[str]]:
+    """Return the columns of each list by its name, in order: ``{"emb": ["emb[0]", "emb[1]"]}``.
+
+    Only names whose places are 0, 1, ... without gaps count, and no name of a column.
+    """
+    lists: dict[str, dict[int, str]] = {}
+    for column in columns:
+        parts = _PLACE.fullmatch(column)
+        if parts is not None and column == f"{parts[1]}[{int(parts[2])}]":
+            lists.setdefault(parts[1], {})[int(parts[2])] = column
+    return {
+        name: [places[index] for index in range(len(places))]
+        for name, places in lists.items()
+        if max(places) == len(places) - 1 and name not in columns
+    }
+
+
+def spread(names: Sequence[str], columns: Sequence[str]) -> list[str]:
+    """Return the columns of names, those of a list in the place of its name."""
+    lists = list_columns(columns)
+    return [column for name in (column_named(name, columns) for name in names) for column in lists.get(name, [name])]
+
+
+def shortened(names: Sequence[str], most: int | None = None) -> str:
+    """Join names for a message, at most `most`, the columns of a list as ``emb[0] to emb[767]``."""
+    lists = list_columns(names)
+    of = {column: name for name, places in lists.items() for column in places if len(places) > 2}
+    shown = [f"{of[name]}[0] to {lists[of[name]][-1]}" if name in of else name for name in names]
+    distinct = list(dict.fromkeys(shown))
+    more = f", ... ({len(names)} in all)" if most is not None and len(distinct) > most else ""
+    return ", ".join(distinct[:most]) + more
 
 
 # What cannot be meant by references, strata, clusters and group probabilities.

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairkit.data.parts import ParquetPart
-from fairkit.data.source import is_list
 from fairkit.errors import DataError
 from fairkit.sources.address import said
 
@@ -220,7 +219,7 @@ def _readable(schema: pa.Schema, name: str) -> pa.Schema:
     """Return the plain types that the columns become, of those that are read."""
     import pyarrow as pa
 
-    from fairkit.data.arrow_types import is_readable, plain_type
+    from fairkit.data.arrow_types import is_list, is_readable, plain_type
 
     if len(set(schema.names)) != len(schema.names):
         twice = next(column for column in schema.names if schema.names.count(column) > 1)

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fairkit.data.arrow_types import is_readable, unread_type
-from fairkit.data.parts import ParquetPart, Part, TablePart, frame_parts, memory_table
+from fairkit.data.arrow_types import as_arrow, as_numpy, is_list, is_readable, unread_type
+from fairkit.data.parts import ParquetPart, Part, PartOf, TablePart, frame_parts, memory_table
 from fairkit.data.snapshot import LatePart, take_snapshot, type_name
-from fairkit.data.source import Source, check_names, unreadable, with_lists
+from fairkit.data.source import Source, unreadable
 from fairkit.data.text_files import CsvPart
 from fairkit.errors import DataError, FairkitError
 from fairkit.sources.address import Address, masked, said
@@ -98,6 +98,150 @@ def _kind(kind: pa.DataType) -> str | None:
     if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
         return "text"
     return "boolean" if types.is_boolean(kind) else None
+
+
+def check_names(name: str, schema: pa.Schema) -> None:
+    """Refuse a table with two columns of one name."""
+    if len(set(schema.names)) != len(schema.names):
+        twice = next(column for column in schema.names if schema.names.count(column) > 1)
+        raise DataError(f"{name}: two columns have the name {twice!r}; rename one")
+
+
+def with_lists(parts: Sequence[Part], table: str) -> tuple[tuple[Part, ...], dict[str, str]]:
+    """Return parts whose columns of lists of numbers are columns of numbers, as many as the first list has.
+
+    Beside them: by column of lists that have no such length, why.
+    """
+    lengths: dict[str, int] = {}
+    torn: dict[str, str] = {}
+    names = [field.name for field in parts[0].schema() if is_list(field.type)]
+    for part in parts:
+        for name in names:
+            if name not in lengths and name not in torn:
+                try:
+                    lengths |= _lengths(part, [name])
+                except DataError as error:
+                    torn[name] = str(error)
+    if not lengths:
+        return tuple(parts), torn
+    wide = tuple(ListPart(part, lengths) for part in parts)
+    check_names(table, wide[0].schema())
+    return wide, torn
+
+
+@dataclass(frozen=True, slots=True)
+class ListPart(PartOf):
+    """A part with columns of lists, each read as a column for each place."""
+
+    lengths: Mapping[str, int]  # the length of the lists, by column
+
+    def schema(self) -> pa.Schema:
+        """Return the schema with a column of numbers for each place of a list."""
+        import pyarrow as pa
+
+        fields = []
+        for column in self.part.schema():
+            if column.name not in self.lengths:
+                fields.append(column)
+                continue
+            kind = column.type.value_type if is_list(column.type) else column.type  # as it is: text in one part
+            fields += [pa.field(f"{column.name}[{index}]", kind) for index in range(self.lengths[column.name])]
+        return pa.schema(fields)
+
+    def split(self, most: int) -> list[ListPart]:
+        """Cut as the other part is cut."""
+        pieces = self.part.split(most) if hasattr(self.part, "split") else [self.part]
+        return [ListPart(piece, self.lengths) for piece in pieces]
+
+    def read(self, columns: Sequence[str], rows: int, types: Types) -> Iterator[pa.RecordBatch]:
+        """Read batches."""
+        import pyarrow as pa
+
+        of = {f"{name}[{index}]": name for name, length in self.lengths.items() for index in range(length)}
+        stored = list(dict.fromkeys(of.get(column, column) for column in columns))
+        start = 0
+        for batch in self.part.read(stored, rows, types):
+            known = dict(zip(batch.schema.names, batch.columns, strict=True))
+            for name in stored:
+                if name in self.lengths:
+                    known |= self._places(known[name], name, start)
+            start += batch.num_rows
+            yield pa.RecordBatch.from_arrays([known[column] for column in columns], names=list(columns))
+
+    def _places(self, lists: Any, name: str, start: int) -> dict[str, Any]:
+        """Return the columns of one list column, whose first row is number `start`."""
+        import numpy as np
+        import pyarrow as pa
+
+        length = self.lengths[name]
+        _check(lists, length, f"{self.name}: column {name!r}", start)
+        cells = lists.flatten()
+        if pa.types.is_float16(cells.type):
+            cells = cells.cast(pa.float32())
+        matrix = np.ascontiguousarray(as_numpy(cells).reshape(-1, length).T)
+        return {f"{name}[{index}]": as_arrow(row) for index, row in enumerate(matrix)}
+
+
+def _check(lists: Any, length: int, where: str, start: int) -> None:
+    """Refuse lists that are missing, of another length, or that lack a number, and name the first one."""
+    import numpy as np
+    import pyarrow.compute as pc
+
+    if lists.null_count:
+        row = int(np.flatnonzero(as_numpy(lists.is_null()))[0])
+        raise DataError(
+            f"{where} has no list in row {start + row} (from 0); fill it in, or leave the row out of the file"
+        )
+    sizes = as_numpy(pc.list_value_length(lists))
+    if (sizes != length).any():
+        row = int(np.flatnonzero(sizes != length)[0])
+        raise DataError(
+            f"{where} has lists of different lengths: {length} numbers in the table's first list, {sizes[row]} in row "
+            f"{start + row} (from 0); give all lists one length, or leave the column out of the file"
+        )
+    cells = lists.flatten()
+    if cells.null_count:
+        index = int(np.flatnonzero(as_numpy(cells.is_null()))[0])
+        raise DataError(
+            f"{where} has an empty cell at place {index % length} of the list in row {start + index // length} "
+            "(both from 0); fill it in, or leave the row out of the file"
+        )
+
+
+def _first(part: Part, name: str) -> pa.RecordBatch | None:
+    """Read the first row."""
+    import pyarrow as pa
+
+    try:
+        return next(iter(part.read([name], 1, {})), None)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+        raise unreadable(part.name, error, "") from error
+
+
+def _lengths(part: Part, names: Sequence[str]) -> dict[str, int]:
+    """Return the length of the lists by column: as the schema says, else that of the first list, if there is one."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    lengths, schema = {}, part.schema()
+    for name in names:
+        kind = schema.field(name).type if name in schema.names else pa.null()
+        if pa.types.is_fixed_size_list(kind):
+            length = kind.list_size
+        else:
+            first = _first(part, name) if is_list(kind) else None
+            if first is None or not first.num_rows:
+                continue
+            length = pc.list_value_length(first.column(0))[0].as_py()
+        if length is None:
+            raise DataError(
+                f"{part.name}: column {name!r} has no list in row 0 (from 0); fill it in, or leave the row out of the "
+                "file"
+            )
+        if not length:
+            raise DataError(f"{part.name}: the lists of column {name!r} are empty; leave the column out of the file")
+        lengths[name] = length
+    return lengths
 
 
 def open_path(path: Path) -> Source:

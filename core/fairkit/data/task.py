@@ -8,13 +8,15 @@ from fairkit.data.roles import example_of, value_text
 from fairkit.errors import DataError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fairkit.data.dataset import Dataset
 
 
 Task = Literal["binary", "multiclass", "regression", "ranking", "answers", "table"]
 
 MAX_REGRESSION_CLASSES = 20
-"""A numeric label with more distinct values than this is a regression target."""
+"""A numeric label with more distinct values than this, or with fractions, is a regression target."""
 
 
 def choose_task(dataset: Dataset, wished: Task | None, n_scores: int | None = None) -> Task:
@@ -28,9 +30,7 @@ def choose_task(dataset: Dataset, wished: Task | None, n_scores: int | None = No
         task = "regression" if roles.favorable is None and n_scores in (None, 1) else "binary"
     elif len(values) == 2:
         task = "binary"
-    elif not values or (
-        not isinstance(values[0], str) and len(values) > MAX_REGRESSION_CLASSES and n_scores in (None, 1)
-    ):
+    elif not values or (n_scores in (None, 1) and _is_quantity(values)):
         task = "regression"
     else:
         task = "multiclass"
@@ -43,6 +43,13 @@ def choose_task(dataset: Dataset, wished: Task | None, n_scores: int | None = No
     if task == "regression" and roles.label is not None and dataset.profile.label_range is None:
         raise DataError(f"the label {roles.label!r} holds text; a regression needs numbers")
     return task
+
+
+def _is_quantity(values: Sequence[Any]) -> bool:
+    """Tell whether a label's values are amounts, not classes: many numbers, or numbers with fractions."""
+    if isinstance(values[0], str):
+        return False
+    return len(values) > MAX_REGRESSION_CLASSES or any(value % 1 != 0 for value in values)
 
 
 def _ranking(dataset: Dataset, wished: Task | None) -> Task:

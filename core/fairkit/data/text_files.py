@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from fairkit.data.arrow_types import NULL_SPELLINGS
 from fairkit.data.parts import Types, opened, unchanged
-from fairkit.data.roles import NULL_SPELLINGS
 from fairkit.errors import DataError
 from fairkit.sources.interface import StoredFile
 from fairkit.support.lazy_dataclass import dataclass, field

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairkit.data.arrow_types import as_numbers
-from fairkit.data.source import list_columns, shortened
+from fairkit.data.roles import list_columns, shortened
 from fairkit.errors import DataError, ModelError
 from fairkit.models.column_names import check_renamed, no_column
 from fairkit.models.python import roc_area

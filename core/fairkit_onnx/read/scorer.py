@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairkit.data.source import shortened
+from fairkit.data.roles import shortened
 from fairkit.errors import DataError, ModelError
 from fairkit.models.column_names import encoded
 from fairkit.models.python import of_two_classes

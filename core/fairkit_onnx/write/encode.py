@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from fairkit.data.source import list_columns
+from fairkit.data.roles import list_columns
 from fairkit.errors import DataError
 from fairkit.support.lazy_dataclass import dataclass
 from fairkit_onnx.write.graph import RESERVED

@@ -10,7 +10,7 @@ import numpy as np
 
 from fairkit.data.arrow_types import as_arrow, texts_as_arrow
 from fairkit.data.loading import load_data
-from fairkit.data.source import list_columns
+from fairkit.data.roles import list_columns
 from fairkit.errors import ModelError
 from fairkit.fitted import FittedModel, Prediction, Runner, RunsItself
 from fairkit.support.lazy_dataclass import dataclass, field

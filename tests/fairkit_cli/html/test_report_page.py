@@ -181,7 +181,7 @@ def test_a_hostile_name_shows_as_text(name: str):
 
 
 @pytest.mark.long
-def test_sixty_groups():
+def test_sixty_groups_fit_on_a_page():
     page = report_page(audited(12_000, [f"group {i:02d}" for i in range(60)]))
     assert len(page.encode()) < 1_500_000
     assert "The 6 largest groups are drawn; the tables have the other 54 too." in text(page)
@@ -261,7 +261,7 @@ def test_marks_carry_what_hovering_shows_at_the_right_place():
     assert at[1][1] - at[0][1] == pytest.approx(26)
 
 
-def test_markup_escapes():
+def test_markup_in_text_is_escaped():
     assert (
         tag("p", "<b>", None, Markup("<i></i>"), ["&"], title='"x"')
         == '<p title="&quot;x&quot;">&lt;b&gt;<i></i>&amp;</p>'

@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from tests.commands import invoke
 
 from fairkit import Rule, Watch
-from fairkit_cli.main import app
 from fairkit_cli.pages.watch import _needed, watch_page
 from fairkit_watch.settings import Reference, canonical
 
@@ -47,7 +46,7 @@ def filled(folder: Any, days: int, drift: int, names: tuple[str, str] = ("female
 
 
 def page(folder: Any) -> str:
-    done = CliRunner().invoke(app, ["watch", "show", str(folder), "--format", "html"])
+    done = invoke("watch", "show", folder, "--format", "html")
     assert done.exit_code in (0, 1, 3), done.output
     return done.stdout
 
@@ -118,7 +117,7 @@ def test_so_many_people_as_a_page_says_raise_an_alarm(tmp_path):
     people = int(told[1].replace(",", ""))
     for share, code in ((0.9, 3), (1.1, 1)):
         quiet(tmp_path / f"{share}", round(share * people / 600), 0.13)
-        assert CliRunner().invoke(app, ["watch", "show", str(tmp_path / f"{share}")]).exit_code == code
+        assert invoke("watch", "show", tmp_path / f"{share}").exit_code == code
 
 
 def test_the_people_that_an_alarm_needs_by_hand():

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import hashlib
 import json
+import re
+import time
 from pathlib import Path
 
 import pytest
+from tests.commands import invoke
 
-pytestmark = pytest.mark.long
+from fairkit_cli.formats import html as one_certificate
+from fairkit_cli.render.svg import page
+from fairkit_cli.verifier import bundle
+from fairkit_registry.evidence import certificate
+from fairkit_registry.evidence.signers import load_public
+
 GOLDEN = Path(__file__).parents[2] / "fairkit_registry" / "golden"
 
 
@@ -19,6 +28,7 @@ def opened(browser, verify_html):
     return browser
 
 
+@pytest.mark.long
 def test_a_certificate_that_holds(opened, tmp_path):
     path = tmp_path / "certificate.json"
     path.write_bytes(gzip.decompress((GOLDEN / "certificate.json.gz").read_bytes()))
@@ -33,6 +43,7 @@ def test_a_certificate_that_holds(opened, tmp_path):
     assert opened.complaints() == []
 
 
+@pytest.mark.long
 def test_no_connection_can_be_opened(opened):
     """The page's own policy forbids it, whatever a script of its own would try."""
     for attempt in (
@@ -64,20 +75,23 @@ SAYS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SAYS)
-def test_what_it_says(opened, resigned, name):
+def test_the_page_says_what_is_wrong(opened, resigned, name):
     given, sentence = SAYS[name]
     text = opened.check(**resigned(**given))
     assert sentence in text, text[:1500]
     assert opened.requests() == []
 
 
+@pytest.mark.long
 def test_without_a_key_nothing_is_claimed(opened, resigned):
     text = opened.check(**(resigned() | {"keys": []}))
     assert "Nothing was checked." in text
     assert "Without a key anybody may have written the file" in text
 
 
+@pytest.mark.long
 def test_fingerprint_model_and_table_are_compared(opened, resigned, signer, tmp_path):
     files = resigned()
     assert "You gave no model file" in opened.check(**files)
@@ -94,6 +108,7 @@ def test_fingerprint_model_and_table_are_compared(opened, resigned, signer, tmp_
     )
 
 
+@pytest.mark.long
 def test_names_cannot_act(opened, resigned):
     evil = "<img src=x onerror=window.hit=1><script>window.hit=1</script>\u202egnp.exe"
 
@@ -110,6 +125,7 @@ def test_names_cannot_act(opened, resigned):
     assert opened.run("document.querySelectorAll('main img, main script').length") == 0
 
 
+@pytest.mark.long
 def test_too_large_too_many_and_damaged_end_with_a_message(opened, resigned, tmp_path):
     huge = tmp_path / "huge.json"
     with huge.open("wb") as handle:
@@ -124,6 +140,7 @@ def test_too_large_too_many_and_damaged_end_with_a_message(opened, resigned, tmp
     assert "no public key in PEM" in opened.check(**(made | {"keys": huge.with_name("made.json")}))
 
 
+@pytest.mark.long
 def test_many_findings_are_shown_in_part(opened, resigned):
     def multiply(statement):
         body = statement["predicate"]
@@ -138,6 +155,7 @@ def test_many_findings_are_shown_in_part(opened, resigned):
     assert opened.run("document.querySelectorAll('details tbody tr').length") == 40 * 127
 
 
+@pytest.mark.long
 def test_a_large_model_is_read_while_it_streams(opened, resigned, tmp_path):
     model = tmp_path / "large.onnx"
     with model.open("wb") as handle:
@@ -152,6 +170,7 @@ def test_a_large_model_is_read_while_it_streams(opened, resigned, tmp_path):
     assert "It is about the model file that you gave: large.onnx" in opened.check(**resigned(about), model=model)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1200])
 def test_axe_finds_no_fault(opened, resigned, axe, scheme, width):
@@ -175,6 +194,7 @@ def test_axe_finds_no_fault(opened, resigned, axe, scheme, width):
         opened.call("Emulation.setEmulatedMedia", features=[])
 
 
+@pytest.mark.long
 def test_keyboard_alone_is_enough(opened, resigned):
     files = resigned()
     opened.give("certificate", files["certificate"])
@@ -194,6 +214,7 @@ def test_keyboard_alone_is_enough(opened, resigned):
     assert opened.run("document.querySelector('[role=status]').textContent") == "This certificate holds."
 
 
+@pytest.mark.long
 def test_it_prints_the_result_without_the_form(opened, resigned):
     opened.check(**resigned())
     opened.call("Emulation.setEmulatedMedia", media="print")
@@ -202,3 +223,63 @@ def test_it_prints_the_result_without_the_form(opened, resigned):
         assert "This certificate holds." in opened.text()
     finally:
         opened.call("Emulation.setEmulatedMedia", media="")
+
+
+# Where the page comes from: a command, and every site; and where pages point to it.
+def _run(*arguments):
+    return invoke("verify", *arguments)
+
+
+def test_the_command_writes_the_page(tmp_path):
+    outcome = _run("--page", tmp_path / "verify.html")
+    assert outcome.exit_code == 0, outcome.output
+    assert (tmp_path / "verify.html").read_text("utf-8") == bundle.page()
+    assert "default-src 'none'; script-src 'sha256-" in bundle.page()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["c.json", "--page", "x.html"], "leave the certificate and other options out"),
+        (["--page", "x.html", "--recompute"], "leave the certificate and other options out"),
+        (["--page", "/nowhere/x.html"], "does not exist"),
+        ([], "Missing argument CERT"),
+        (["c.json"], "Missing option --key"),
+    ],
+)
+def test_bad_input_is_one_message(arguments, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    outcome = _run(*arguments)
+    assert outcome.exit_code == 2
+    assert message in outcome.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_pages_say_how_evidence_is_checked():
+    assert "fairkit verify --page verify.html" in page("A page", "text")
+
+
+@pytest.mark.long
+def test_pages_of_certificates_hold_the_page():
+    written = page("A page", "text", verifier=True)
+    (content,) = re.findall(r'href="data:text/html;base64,([^"]+)" download="verify.html"', written)
+    assert base64.b64decode(content).decode() == bundle.page()
+    raw = gzip.decompress((GOLDEN / "certificate.json.gz").read_bytes())
+    shown = one_certificate(certificate.verify(raw, [load_public(GOLDEN / "key.pub")]))
+    assert content in shown
+
+
+@pytest.mark.long
+def test_it_is_saved_by_a_click(browser, tmp_path):
+    (tmp_path / "audit.html").write_text(page("A page", "text", verifier=True), "utf-8")
+    (tmp_path / "saved").mkdir()
+    browser.call("Page.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path / "saved"))
+    browser.open(tmp_path / "audit.html")
+    browser.run("document.querySelector('footer a').click()")
+    browser.wait("true")
+    for _ in range(200):
+        if (tmp_path / "saved" / "verify.html").is_file():
+            break
+        time.sleep(0.05)
+    assert (tmp_path / "saved" / "verify.html").read_text("utf-8") == bundle.page()
+    assert [one for one in browser.complaints() if "Content Security" in one] == []

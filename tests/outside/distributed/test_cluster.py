@@ -52,7 +52,7 @@ def test_a_worker_killed_in_an_audit(loans_model: Any, write_parts: Any) -> None
     assert there.data == here.data
 
 
-def test_no_scheduler(loans_model: Any, monkeypatch: Any) -> None:
+def test_a_missing_scheduler_is_one_message(loans_model: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr("fairkit_dask.TIMEOUT", 0.5)
     data = fairkit.load_data(loans_model.data, **ROLES)
     with pytest.raises(EngineError, match=r"tls://127\.0\.0\.1:9 speaks TLS.*distributed\.comm\.tls\.ca-file"):
@@ -129,7 +129,7 @@ def test_dask_is_an_extra(monkeypatch: Any, loans_model: Any) -> None:
         fairkit.audit(loans_model.path, fairkit.load_data(loans_model.data, **ROLES), engine="dask")
 
 
-def test_errors_travel() -> None:
+def test_errors_of_workers_arrive_with_their_message() -> None:
     """What a worker raises arrives with its message."""
     import pickle
 

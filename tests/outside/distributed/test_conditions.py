@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from typer.testing import CliRunner
+from tests.commands import checked
 
 import fairkit
-from fairkit_cli.main import app
 from fairkit_registry.evidence.certificate import read, read_file
 
 
@@ -83,19 +82,14 @@ def test_the_commands_certify_and_compare_columns_on_workers(
     folder = write_parts("log", pa.table(_people(2_000)), [300, 1_100])
     address = ("--set", "engine.name=dask")
 
-    def run(*arguments: Any) -> Any:
-        found = CliRunner().invoke(app, [str(a) for a in arguments])
-        assert found.exit_code == 0, found.output
-        return found
-
-    run("key", "new", "k")
+    checked("key", "new", "k")
     about = ("--data", folder, "--label", "y", "--favorable", 1, "--sensitive", "sex", "--cluster", "person_id",
              "--within", "department")  # fmt: skip
     rule = ("--max", "demographic_parity_difference:sex|department=0.4", "--set", "group.missing_share=0.2")
     reports = []
     for name, where in (("here", ()), ("there", address)):
         certified = ("certify", "--predictions", "decision=h,score=s", *about, *rule, "--key", "k", *where)
-        run(*certified, "--output", f"{name}.json")
+        checked(*certified, "--output", f"{name}.json")
         body = read(read_file(f"{name}.json"))
         reports.append(body.report)
     assert reports[0].verdict == reports[1].verdict == "pass"
@@ -103,9 +97,9 @@ def test_the_commands_certify_and_compare_columns_on_workers(
     for one, other in zip(reports[0].findings, reports[1].findings, strict=True):
         assert one.value == pytest.approx(other.value, abs=1e-9), one.key
         assert one.interval == pytest.approx(other.interval, abs=1e-7), one.key
-    run("verify", "there.json", "--key", "k.pub", "--data", folder, "--recompute")
+    checked("verify", "there.json", "--key", "k.pub", "--data", folder, "--recompute")
     compared = ("compare", "--predictions", "decision=h", "--predictions", "score=s", *about, "--format", "json")
-    one, other = (json.loads(run(*compared, *where).stdout)["changes"][0] for where in ((), ("--engine", "dask")))
+    one, other = (json.loads(checked(*compared, *where).stdout)["changes"][0] for where in ((), ("--engine", "dask")))
     assert [c["before"] for c in one] == pytest.approx([c["before"] for c in other], abs=1e-9)
     for change, again in zip(one, other, strict=True):
         assert change["interval"] == pytest.approx(again["interval"], abs=1e-7), change

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -190,19 +190,3 @@ def postgres(postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch) -> Post
     """The server, and an environment in which commands find the password."""
     monkeypatch.setenv("PGPASSWORD", SECRETS["PGPASSWORD"])
     return postgres_server
-
-
-Command = Callable[..., Any]
-
-
-@pytest.fixture
-def fairkit_command() -> Command:
-    """Run the command in this process; what it prints and its exit code come back."""
-    from typer.testing import CliRunner
-
-    from fairkit_cli.main import app
-
-    def run(*arguments: object) -> Any:
-        return CliRunner().invoke(app, [str(one) for one in arguments])
-
-    return run

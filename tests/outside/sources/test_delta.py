@@ -6,6 +6,7 @@ import json
 
 import pyarrow as pa
 import pytest
+from tests.commands import checked, invoke
 
 import fairkit
 from fairkit_sql.counted import SqlEngine
@@ -63,22 +64,19 @@ def test_its_files_are_counted_by_duckdb(table):
     assert counted.data.source[name] == read.data.source[name] == value
 
 
-def test_the_id_and_the_version_are_signed(table, loans_model, fairkit_command, tmp_path):
+def test_the_id_and_the_version_are_signed(table, loans_model, tmp_path):
     key, certificate = tmp_path / "key", tmp_path / "c.json"
-    fairkit_command("key", "new", key)
-    done = fairkit_command(
+    invoke("key", "new", key)
+    checked(
         "certify", loans_model.path, "--data", f"delta:{table}?version=1", *ROLES, "--drop", "bonus",
         "--key", key, "--output", certificate,
     )  # fmt: skip
-    assert done.exit_code == 0, done.output
     told = ["verify", certificate, "--key", f"{key}.pub", "--model", loans_model.path, "--format", "json"]
-    held = fairkit_command(*told, "--data", f"delta:{table}?version=1", "--recompute")
-    assert held.exit_code == 0, held.output
+    held = checked(*told, "--data", f"delta:{table}?version=1", "--recompute")
     source = json.loads(held.stdout)["certificate"]["data"]["source"]
     assert source["id"] == str(deltalake.DeltaTable(table).metadata().id)
     assert (source["kind"], source["version"]) == ("delta", 1)
-    newer = fairkit_command(*told, "--data", f"delta:{table}")
-    assert newer.exit_code == 1
+    checked(*told, "--data", f"delta:{table}", code=1)
 
 
 def test_a_folder_that_is_a_delta_table_is_not_read_as_files(table, bucket, loans):
@@ -86,7 +84,7 @@ def test_a_folder_that_is_a_delta_table_is_not_read_as_files(table, bucket, loan
         fairkit.load_data(table)
 
 
-def test_in_a_store(bucket, loans):
+def test_a_table_in_s3_has_its_rows(bucket, loans):
     how = {"aws_endpoint": bucket.url, "aws_allow_http": "true", "aws_region": "us-east-1"}
     for part in (loans.slice(0, 2_000), loans.slice(2_000)):
         deltalake.write_deltalake("s3://data/delta", part, mode="append", storage_options=how, partition_by=["sex"])
@@ -157,7 +155,7 @@ def test_a_file_that_was_vacuumed_or_replaced(table):
         fairkit.load_data(f"delta:{table}?version=0")
 
 
-def test_an_empty_table(tmp_path, loans):
+def test_an_empty_table_is_refused(tmp_path, loans):
     deltalake.write_deltalake(tmp_path / "none", loans.slice(0, 0))
     with pytest.raises(fairkit.DataError, match="rows"):
         fairkit.load_data(f"delta:{tmp_path / 'none'}").learn()

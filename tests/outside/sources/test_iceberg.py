@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tests.commands import checked, invoke
 
 import fairkit
 from fairkit_sql.counted import SqlEngine
@@ -88,25 +89,21 @@ def test_its_files_are_counted_by_duckdb(table, tmp_path):
     assert counted.data.source[name] == read.data.source[name] == value
 
 
-def test_the_id_and_the_snapshot_are_signed(table, tmp_path, loans_model, fairkit_command):
+def test_the_id_and_the_snapshot_are_signed(table, tmp_path, loans_model):
     address = f"iceberg:{tmp_path / 'loans'}?snapshot={ids(table)[1]}"
     key, certificate = tmp_path / "key", tmp_path / "c.json"
-    fairkit_command("key", "new", key)
-    done = fairkit_command(
-        "certify", loans_model.path, "--data", address, *ROLES, "--key", key, "--output", certificate
-    )
-    assert done.exit_code == 0, done.output
+    invoke("key", "new", key)
+    checked("certify", loans_model.path, "--data", address, *ROLES, "--key", key, "--output", certificate)
     told = ["verify", certificate, "--key", f"{key}.pub", "--model", loans_model.path, "--format", "json"]
-    held = fairkit_command(*told, "--data", address, "--recompute")
-    assert held.exit_code == 0, held.output
+    checked(*told, "--data", address, "--recompute")
     source = fairkit.load_data(address, **LOADED).info().source
     assert (source["kind"], source["snapshot"]) == ("iceberg", ids(table)[1])
     assert source["id"] == str(table.metadata.table_uuid)
-    newer = fairkit_command(*told, "--data", f"iceberg:{tmp_path / 'loans'}")
+    newer = invoke(*told, "--data", f"iceberg:{tmp_path / 'loans'}")
     assert newer.exit_code != 0
 
 
-def test_in_a_store(bucket, tmp_path, loans):
+def test_a_table_in_s3_has_its_rows(bucket, tmp_path, loans):
     """The files lie in S3: a snapshot has its rows, and DuckDB counts them as they are read."""
     pytest.importorskip("ibis", reason="needs the extra fairkit[sql]")
     from pyiceberg.catalog.sql import SqlCatalog

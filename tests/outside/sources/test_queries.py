@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.commands import checked, invoke
 
 import fairkit
+from fairkit_sql.counted import SqlEngine
 
 from .shared import ROLES, SECRETS, no_secret_in
 
@@ -108,7 +113,7 @@ def test_a_file_that_is_no_database(tmp_path):
     assert not (tmp_path / "y.db").exists()
 
 
-def test_a_path_in_the_configuration_is_relative_to_it(database, fairkit_command, tmp_path, monkeypatch, loans_model):
+def test_a_path_in_the_configuration_is_relative_to_it(database, tmp_path, monkeypatch, loans_model):
     (tmp_path / ".git").mkdir()  # a repository: its file holds in the folders below
     (tmp_path / "fairkit.toml").write_text(
         f"[data]\npath = '''duckdb:{database.name}?query={ORDERED}'''\n"
@@ -116,8 +121,7 @@ def test_a_path_in_the_configuration_is_relative_to_it(database, fairkit_command
     )
     (tmp_path / "inner").mkdir()
     monkeypatch.chdir(tmp_path / "inner")
-    done = fairkit_command("audit", loans_model.path, "--format", "json")
-    assert done.exit_code == 0, f"{done.output}{done.exception}"
+    done = checked("audit", loans_model.path, "--format", "json")
     assert json.loads(done.stdout)["data"]["source"]["query"] == ORDERED
 
 
@@ -152,26 +156,23 @@ def test_lists_in_a_database_are_columns_of_numbers(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["duckdb", "postgresql"])
-def test_certify_and_recompute(kind, request, fairkit_command, loans_model, tmp_path):
+def test_certify_and_recompute(kind, request, loans_model, tmp_path):
     if kind == "duckdb":
         address = f"duckdb:{request.getfixturevalue('database')}?query={ORDERED}"
     else:
         address = request.getfixturevalue("postgres").address(ORDERED)
     key, certificate = tmp_path / "key", tmp_path / "c.json"
-    fairkit_command("key", "new", key)
-    done = fairkit_command(
+    invoke("key", "new", key)
+    done = checked(
         "--timings", "certify", loans_model.path, "--data", address, *ROLES, "--key", key, "--output", certificate
     )
-    assert done.exit_code == 0, f"{done.output}{done.exception}"
     told = ["verify", certificate, "--key", f"{key}.pub", "--model", loans_model.path, "--data"]
-    held = fairkit_command(*told, address, "--recompute", "--format", "json")
-    assert held.exit_code == 0, f"{held.output}{held.exception}"
+    held = checked(*told, address, "--recompute", "--format", "json")
     source = json.loads(held.stdout)["certificate"]["data"]["source"]
     assert source["kind"] == kind
     assert source["query"] == ORDERED
     assert "fk@" not in source["address"]
-    turned = fairkit_command(*told, address.replace("ORDER BY income", "ORDER BY income DESC"))
-    assert turned.exit_code == 1
+    turned = checked(*told, address.replace("ORDER BY income", "ORDER BY income DESC"), code=1)
     assert "rows that were signed in another order" in turned.output
     no_secret_in(done.output, held.output, certificate.read_bytes())
 
@@ -238,7 +239,7 @@ def test_a_connection_that_breaks_in_the_middle(postgres, snapshots):
     assert list(snapshots.iterdir()) == []
 
 
-def test_who_may_not_come_in(postgres, fairkit_command, monkeypatch, tmp_path):
+def test_who_may_not_come_in(postgres, monkeypatch, tmp_path):
     output = tmp_path / "r.json"
     for address, password, said in (
         (f"postgresql://fk@127.0.0.1:{postgres.port}/loans", "sesame-is-wrong", "password authentication failed"),
@@ -252,11 +253,10 @@ def test_who_may_not_come_in(postgres, fairkit_command, monkeypatch, tmp_path):
         ("postgresql:loans", SECRETS["PGPASSWORD"], "are written postgresql://user@host:port/database"),
     ):
         monkeypatch.setenv("PGPASSWORD", password)
-        done = fairkit_command(
+        done = checked(
             "audit", "--data", f"{address}?query=SELECT 1 AS d", "--predictions", "decision=d", "--sensitive", "d",
-            "--output", output, "--format", "json",
+            "--output", output, "--format", "json", code=2
         )  # fmt: skip
-        assert done.exit_code == 2
         assert said in done.output, address
         assert "sesame" not in done.output
         assert not output.exists()
@@ -312,3 +312,79 @@ def test_a_library_that_is_not_installed_is_named_with_its_extra(module, address
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(fairkit.PluginError, match=rf"pip install 'fairkit\[{extra}\]'"):
         fairkit.load_data(address.format(here=tmp_path))
+
+
+# Totals by SQL on a PostgreSQL server: those of the rows, in one transaction, with names that are no SQL.
+pytest.importorskip("ibis", reason="needs the extra fairkit[sql]")
+
+HOSTILE = '"; DROP TABLE loans; --\' ""'
+
+
+def both(address, **roles):
+    read = fairkit.audit(None, fairkit.load_data(address, **roles))
+    return read, fairkit.audit(None, fairkit.load_data(address, **roles), engine=SqlEngine(pulls=False))
+
+
+def values(report):
+    return [(one.metric, one.sensitive, one.within, one.value, one.interval) for one in report.findings]
+
+
+def test_the_counts_of_a_server_are_those_of_its_rows(postgres, loans):
+    count = loans.num_rows
+    table = loans.append_column("id", pa.array([f"person {row % 700}" for row in range(count)]))
+    table = table.append_column(HOSTILE, pa.array([("x", "y", None)[row % 3] for row in range(count)]))
+    table = table.append_column("said", pa.array([row % 5 < 2 for row in range(count)]))
+    postgres.fill("counted", table)
+    address = postgres.address("SELECT *, age::numeric(9,2) AS exact FROM counted")
+    roles = {"label": "decision", "favorable": "approved", "predictions": {"decision": "said"}}
+    read, counted = both(address, **roles, sensitive=["sex", HOSTILE, "exact"], within=["said"])
+    assert values(read) == values(counted)
+    assert counted.data.source["snapshot"]
+    assert counted.data.groups == read.data.groups
+    clustered = both(address, **roles, sensitive=["sex"], cluster="id")
+    assert [one.value for one in clustered[0].findings] == [one.value for one in clustered[1].findings]
+    postgres.run("SELECT 1 FROM loans LIMIT 1")  # it is still there
+
+
+def test_a_certificate_names_the_counts_and_is_counted_again(postgres, loans, tmp_path):
+    postgres.fill("signed", loans.append_column("said", pa.array([row % 5 < 2 for row in range(loans.num_rows)])))
+    address = postgres.address("SELECT * FROM signed")
+    invoke("key", "new", tmp_path / "a.key", "--no-passphrase")
+    output = tmp_path / "c.json"
+    roles = ["--label", "decision", "--favorable", "approved", "--sensitive", "sex", "--predictions", "decision=said"]
+    signing = ["--key", tmp_path / "a.key", "--insecure-key", "--output", output]
+    checked("certify", "--data", address, *roles, "--set", "engine.name=sql", "--set", "engine.no_pull=true", *signing)
+    verified = ["verify", output, "--key", tmp_path / "a.key.pub", "--data", address, "--recompute"]
+    again = checked(*verified)
+    assert "the database counts again" in again.output
+    postgres.run("UPDATE signed SET said = NOT said WHERE ctid = (SELECT min(ctid) FROM signed)")
+    changed = checked(*verified, code=1)
+    assert "about other data" in changed.output
+
+
+# The commands of docs/how-to/sources.md run as they stand there.
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "sources.md"
+
+
+def test_the_page_runs_as_typed(bucket, loans, loans_model, tmp_path):
+    duckdb = pytest.importorskip("duckdb", reason="needs the extra fairkit[duckdb]")
+    deltalake = pytest.importorskip("deltalake", reason="needs the extra fairkit[delta]")
+    shutil.copy(loans_model.path, tmp_path / "model.onnx")
+    bucket.write("loans.parquet", loans)
+    with duckdb.connect(str(tmp_path / "loans.db")) as connection:
+        connection.register("given", loans.append_column("id", pa.array(range(len(loans)))))
+        connection.sql("CREATE TABLE loans AS SELECT * FROM given")
+    deltalake.write_deltalake(tmp_path / "loans_delta", loans)
+    blocks = re.findall(r"```sh\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    assert len(blocks) == 4
+    done = subprocess.run(
+        ["bash", "-ec", "\n".join(blocks)],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout[-2000:]}{done.stderr[-2000:]}"
+    assert done.stdout.count("No verdict: no policy was given") >= 3
+    assert "findings, computed again" in done.stdout

@@ -6,10 +6,13 @@ import json
 import pickle
 import socket
 import threading
+from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pytest
+from tests.commands import checked, invoke
 
 import fairkit
 import fairkit_stores as stores
@@ -43,18 +46,16 @@ def test_a_csv_column_that_widens_later_is_read_again(bucket):
     assert found.source.types["a"] == pa.string()
 
 
-def test_audit_certify_and_recompute(bucket, loans, loans_model, fairkit_command, tmp_path):
+def test_audit_certify_and_recompute(bucket, loans, loans_model, tmp_path):
     address = bucket.write("certified.parquet", loans)
     key, certificate = tmp_path / "key", tmp_path / "c.json"
-    fairkit_command("key", "new", key)
-    done = fairkit_command(
+    invoke("key", "new", key)
+    done = checked(
         "--timings", "certify", loans_model.path, "--data", address, *ROLES, "--key", key, "--output", certificate,
         "--max", "demographic_parity_difference:sex=1",
     )  # fmt: skip
-    assert done.exit_code == 0, done.output
     told = ["verify", certificate, "--key", f"{key}.pub", "--model", loans_model.path, "--data", address]
-    held = fairkit_command(*told, "--recompute", "--format", "json")
-    assert held.exit_code == 0, held.output
+    held = checked(*told, "--recompute", "--format", "json")
     record = json.loads(held.stdout)
     assert "findings, computed again" in record["held"][-1]
     source = record["certificate"]["data"]["source"]
@@ -63,12 +64,10 @@ def test_audit_certify_and_recompute(bucket, loans, loans_model, fairkit_command
     assert source["version"]["ETag"]
     no_secret_in(done.output, held.output, certificate.read_bytes())
     bucket.write("certified.parquet", loans.slice(1))
-    changed = fairkit_command(*told)
-    assert changed.exit_code == 1
+    changed = checked(*told, code=1)
     assert "refused" in changed.output
     bucket.write("certified.parquet", pa.concat_tables([loans.slice(1), loans.slice(0, 1)]))
-    turned = fairkit_command(*told)
-    assert turned.exit_code == 1
+    turned = checked(*told, code=1)
     assert "rows that were signed in another order" in turned.output
 
 
@@ -98,7 +97,7 @@ def test_an_object_removed_between_two_readings(bucket, loans):
         data.read()
 
 
-def test_the_command_says_one_sentence_and_writes_nothing(bucket, loans, loans_model, fairkit_command, tmp_path):
+def test_the_command_says_one_sentence_and_writes_nothing(bucket, loans, loans_model, tmp_path):
     bucket.write("empty/x.txt", loans)
     output = tmp_path / "report.json"
     for address, said in (
@@ -113,10 +112,9 @@ def test_the_command_says_one_sentence_and_writes_nothing(bucket, loans, loans_m
         ("s3://data/x?endpoint=nothing://x", "no address such as http://host:port"),
         ("nowhere://data/x", "no source is installed for addresses that begin with nowhere:"),
     ):
-        done = fairkit_command(
-            "audit", loans_model.path, "--data", address, *ROLES, "--output", output, "--format", "json"
+        done = checked(
+            "audit", loans_model.path, "--data", address, *ROLES, "--output", output, "--format", "json", code=2
         )
-        assert done.exit_code == 2
         assert said in done.output, address
         assert "\n" not in done.output.strip()
         no_secret_in(done.output)
@@ -151,13 +149,12 @@ def test_the_command_says_one_sentence_and_writes_nothing(bucket, loans, loans_m
         "unknown://host/x?token={secret}",
     ],
 )
-def test_a_secret_in_an_address_is_refused_and_not_shown(address, fairkit_command, tmp_path, monkeypatch):
+def test_a_secret_in_an_address_is_refused_and_not_shown(address, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     (tmp_path / "x.db").write_bytes(b"")
     for secret in ("hunter2-Open", "a/b+c=Open"):
-        done = fairkit_command("audit", "--data", address.format(secret=secret), "--predictions", "decision=d")
-        assert done.exit_code == 2, done.output
+        done = checked("audit", "--data", address.format(secret=secret), "--predictions", "decision=d", code=2)
         assert "Open" not in done.output
         assert done.output.startswith("fairkit: ")
 
@@ -274,24 +271,20 @@ def test_an_address_of_google_storage_is_resolved(monkeypatch):
     assert path == "bucket/a b/c%20d.parquet"
 
 
-def test_configuration_compare_and_mitigate(bucket, loans, loans_model, fairkit_command, tmp_path, monkeypatch):
+def test_configuration_compare_and_mitigate(bucket, loans, loans_model, tmp_path, monkeypatch):
     address = bucket.write("configured.parquet", loans)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "fairkit.toml").write_text(
         f'[data]\npath = "{address}"\nlabel = "decision"\nfavorable = "approved"\nsensitive = ["sex"]\n'
     )
-    audited = fairkit_command("audit", loans_model.path, "--format", "json")
-    assert audited.exit_code == 0, audited.output
+    audited = checked("audit", loans_model.path, "--format", "json")
     assert json.loads(audited.stdout)["data"]["source"]["address"] == address
-    later = fairkit_command("compare", loans_model.path, "--data", loans_model.data, "--against", address)
-    assert later.exit_code == 0, later.output
-    made = fairkit_command(
+    checked("compare", loans_model.path, "--data", loans_model.data, "--against", address)
+    checked(
         "mitigate", "--plugin", "reweigh", "--learner", "logistic", "--set", "sensitive=sex", "--output", "fair.onnx"
     )
-    assert made.exit_code == 0, f"{made.output}{made.exception}"
     assert (tmp_path / "fair.onnx").exists()
-    looked = fairkit_command("init", address, "--force")
-    assert looked.exit_code == 0
+    checked("init", address, "--force")
     assert f'path = "{address}"' in (tmp_path / "fairkit.toml").read_text()
 
 
@@ -303,3 +296,46 @@ def test_a_table_to_join_lies_there(bucket, loans):
     )
     here = fairkit.load_data(rows, **{**LOADED, "sensitive": ["kind"]}, join=people, on="id")
     assert joined.learn().groups == here.learn().groups == {"kind": {"a": 1_500, "b": 1_500}}
+
+
+# Sources on a cluster: workers read the store themselves, with credentials of their own, and see the snapshots.
+@pytest.fixture
+def engine(bucket: Any) -> Iterator[Any]:
+    """A cluster of one worker, begun in the environment of the test."""
+    pytest.importorskip("distributed", reason="needs the extra fairkit[dask]")
+    from fairkit.engines import DaskEngine
+    from fairkit_dask import connected
+
+    with connected(workers=1) as client:
+        yield DaskEngine(client)
+
+
+def test_every_source_gives_the_same_report_there(
+    engine, bucket, loans, loans_model, tmp_path, postgres_server, monkeypatch
+):
+    monkeypatch.setenv("PGPASSWORD", SECRETS["PGPASSWORD"])
+    bucket.write("dask/b.parquet", loans.slice(1_000))
+    bucket.write("dask/a.parquet", loans.slice(0, 1_000), row_group_size=300)
+    query = "SELECT * FROM loans ORDER BY income, amount, age, debt_ratio"
+    addresses = ["s3://data/dask", postgres_server.address(query)]
+    try:
+        import deltalake
+    except ImportError:
+        pass
+    else:
+        deltalake.write_deltalake(tmp_path / "d", loans, partition_by=["sex"])
+        addresses.append(f"delta:{tmp_path / 'd'}")
+    for address in addresses:
+        there = fairkit.audit(loans_model.path, fairkit.load_data(address, **LOADED), engine=engine)
+        here = fairkit.audit(loans_model.path, fairkit.load_data(address, **LOADED))
+        assert there.data.sha256 == here.data.sha256
+        assert dict(there.data.source)["kind"] == dict(here.data.source)["kind"]
+        assert [f.value for f in there.findings] == pytest.approx([f.value for f in here.findings], nan_ok=True)
+
+
+def test_an_object_replaced_under_the_workers(engine, bucket, loans, loans_model):
+    data = fairkit.load_data(bucket.write("dask-moving.parquet", loans), **LOADED)
+    data.learn()
+    bucket.write("dask-moving.parquet", loans.slice(1))
+    with pytest.raises(fairkit.FairkitError, match="was replaced by another file"):
+        fairkit.audit(loans_model.path, data, engine=engine)
