@@ -187,7 +187,7 @@ def _asked(n: int, rows: Ints | None, weights: Floats | None) -> tuple[Ints, Flo
 class PlaceLists(Protocol):
     """Lists of the places that are nearest to each query class."""
 
-    def answers(self, transport: Transport, eta: float, queries: Ints) -> Lines:
+    def answers(self, transport: Transport, eta: float, queries: Ints, guess: Ints) -> Lines:
         """Answer what the lists settle, and the rest by `Transport.descend`."""
 
 
@@ -241,7 +241,7 @@ class Transport(Problem):
     def answers(self, eta: float, queries: Ints, guess: Ints) -> Lines:
         """See `Problem.answers`; an answer is a place."""
         if self.lists is not None and eta > 0.0:
-            return self.lists.answers(self, eta, queries)
+            return self.lists.answers(self, eta, queries, guess)
         return self.descend(eta, queries, guess, np.zeros(len(queries)))
 
     def descend(self, eta: float, queries: Ints, guess: Ints, least: Floats) -> Lines:

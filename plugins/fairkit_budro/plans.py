@@ -66,9 +66,9 @@ class Candidates:
         self.known_distance[:, slot] = lines.cost
         self._next += 1
 
-    def answers(self, transport: Transport, eta: float, queries: Ints) -> Lines:
+    def answers(self, transport: Transport, eta: float, queries: Ints, guess: Ints) -> Lines:
         """Find the exact answers: a place that is not in a list is farther than all that are."""
-        lines = self.best(eta, queries, transport.label, transport.values, exact=True)
+        lines = self.best(eta, queries, transport.label, transport.values, guess)
         # rounded down, as the list's distances are in single precision
         least = eta * (1.0 - 2.0**-22) * self.distance[self.where[queries], -1].astype(np.float64)
         largest = transport.values.max(axis=1)[transport.label[queries]]
@@ -76,8 +76,11 @@ class Candidates:
         answers = transport.descend(eta, queries[unsettled], lines.answer[unsettled], least[unsettled])
         return lines.put(unsettled, answers)
 
-    def best(self, eta: float, queries: Ints, label: Ints, values: Floats, *, exact: bool = False) -> Lines:
-        """Find the best candidate of some query classes at η; the staying place is always one."""
+    def best(self, eta: float, queries: Ints, label: Ints, values: Floats, guess: Ints | None = None) -> Lines:
+        """Find the best candidate of some query classes at η; the staying place is always one.
+
+        With guesses, which win ties, it is the best to double precision.
+        """
         answer, reward, cost = _best(
             float(eta),
             queries,
@@ -90,7 +93,8 @@ class Candidates:
             self.distance,
             self.known,
             self.known_distance,
-            exact,
+            self.where[queries] if guess is None else guess,
+            guess is not None,
         )
         return Lines(answer=answer, reward=reward, cost=cost)
 
@@ -108,6 +112,7 @@ def _best(
     distance: Singles,
     candidates: NDArray[np.int32],
     known_distance: Floats,
+    guess: Ints,
     exact: bool,
 ) -> tuple[Ints, Floats, Floats]:
     """Scan the lists; stop where even the largest reward would not pay for the distance.
@@ -122,6 +127,11 @@ def _best(
         here, k = where[q], label[q]
         worth, far, target = values[k, here], 0.0, here
         best = worth
+        if values[k, guess[r]] > best:
+            gap = squared_gap(places, guess[r], places, here)
+            if values[k, guess[r]] - eta * gap > best:
+                worth, far, target = values[k, guess[r]], gap, guess[r]
+                best = worth - eta * far
         for t in range(candidates.shape[1]):
             i = candidates[q, t]
             if i >= 0 and values[k, i] - eta * known_distance[q, t] > best:
@@ -136,7 +146,7 @@ def _best(
             i = near[here, t]
             if values[k, i] - price > best:
                 if exact:
-                    gap = squared_gap(places, i, places, here)
+                    gap = squared_gap(places, int(i), places, here)
                     if values[k, i] - eta * gap > best:
                         worth, far, target = values[k, i], gap, np.int64(i)
                         best = worth - eta * far
@@ -144,7 +154,7 @@ def _best(
                     chosen, best = t, values[k, i] - price
         if chosen >= 0:
             target = np.int64(near[here, chosen])
-            worth, far = values[k, target], squared_gap(places, target, places, here)
+            worth, far = values[k, target], squared_gap(places, int(target), places, here)
         answer[r], reward[r], cost[r] = target, worth, far
     return answer, reward, cost
 
