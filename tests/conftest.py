@@ -32,7 +32,7 @@ LONGEST = (
 """Files that take longest, or bring a room of `TOGETHER` with them: begun first, so that no worker waits at the end."""
 
 TOGETHER = (
-    {"fairkit_all_inputs"}, {"fairkit_budro", "fairkit_individual", "fairkit_similarity"},
+    {"fairkit_all_inputs"}, {"fairkit_budro", "fairkit_individual", "fairkit_sensei", "fairkit_similarity"},
     {"fairkit_mlflow"}, {"fairkit_testing"}, {"distributed"}, {"sources"},
 )  # fmt: skip
 """Rooms whose tests run the same compiled loops, servers or environments: one worker has them, else two make each."""
