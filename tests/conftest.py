@@ -107,6 +107,7 @@ def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A state folder of the tests' own: what registries and keys remember never goes to the user's."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("COLUMNS", raising=False)  # which workers of pytest set: text is as wide as in a pipe
+        os.unsetenv("COLUMNS")  # readline sets it for other processes alone
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
 

@@ -74,13 +74,13 @@ def test_hand_written_parameter_slopes_are_those_of_autograd():
 @pytest.mark.parametrize(
     "module",
     [
-        torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.Dropout(0.5), torch.nn.Linear(4, 2)),
-        torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.GELU(), torch.nn.Linear(4, 2)),
-        torch.nn.Sequential(torch.nn.Linear(5, 2, bias=False)),
+        lambda: torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.Dropout(0.5), torch.nn.Linear(4, 2)),
+        lambda: torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.GELU(), torch.nn.Linear(4, 2)),
+        lambda: torch.nn.Sequential(torch.nn.Linear(5, 2, bias=False)),
     ],
 )
 def test_other_modules_are_differentiated_automatically(module):
-    assert isinstance(as_network(module), ModuleNetwork)
+    assert isinstance(as_network(module()), ModuleNetwork)
 
 
 def test_geometry_splits_what_is_free_from_what_costs():
@@ -121,14 +121,14 @@ def test_geometry_refuses_what_does_not_fit(features, matrix, says):
 @pytest.mark.parametrize(
     ("module", "says"),
     [
-        (torch.nn.Linear(4, 2), "fails on rows of 5 features"),
-        (torch.nn.Linear(5, 3), r"gives the shape \[2, 3\] for 2 rows; it must give \[2\] or \[2, 1\] or"),
-        (torch.nn.Unflatten(1, (5, 1)), "for 2 rows"),
+        (lambda: torch.nn.Linear(4, 2), "fails on rows of 5 features"),
+        (lambda: torch.nn.Linear(5, 3), r"gives the shape \[2, 3\] for 2 rows; it must give \[2\] or \[2, 1\] or"),
+        (lambda: torch.nn.Unflatten(1, (5, 1)), "for 2 rows"),
     ],
 )
 def test_modules_of_the_wrong_shape(module, says):
     with pytest.raises(ModelError, match=says):
-        check_module(module, 5, (1, 2))
+        check_module(module(), 5, (1, 2))
 
 
 def search(module, x, geometry, **how):
