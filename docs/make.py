@@ -6,6 +6,7 @@ Run it with `make docs`; a test holds that the files are what this script writes
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,10 @@ from fairkit_cli import config
 from fairkit_cli.main import app
 from fairkit_cli.plugins import capabilities_told, describe
 from fairkit_guide.advice import tree as guide_tree
+from fairkit_registry.evidence.charts import declarations
 
 REFERENCE = Path(__file__).parent / "reference"
+DECLARED = "../../registry/fairkit_registry/schemas/declared.json"
 _METRIC_TREE = """`fairkit init TABLE` asks these questions on a terminal, or takes the answers as options, and `fairkit.advise` returns
 the same as data. The answers and the reasons stand in `fairkit.toml`, in the report and in the certificate. Every
 answer can be changed, and no metric shows that a model is fair: it is a statement under this metric, on this data.
@@ -42,7 +45,14 @@ def pages() -> dict[str, str]:
         "configuration.md": configuration_page(),
         "python.md": python_page(),
         "which-metric.md": metric_tree_page(),
+        DECLARED: declared_metrics(),
     }
+
+
+def declared_metrics() -> str:
+    """What the findings of our auditors may be called, for `verify`, which then imports none of them."""
+    declared = {name: sorted(names) for name, names in sorted(declarations().items())}
+    return json.dumps(declared, indent=1) + "\n"
 
 
 def metric_tree_page() -> str:

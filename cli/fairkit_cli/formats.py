@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-from xml.etree import ElementTree as ET
 
 from fairkit.errors import DataError, MissingExtraError, ParameterError, did_you_mean
 from fairkit.support.escaping import visible
@@ -182,6 +181,8 @@ def _themed(spec: Any) -> Any:
 
 def junit_xml(report: Report) -> str:
     """Return the XML: a failed rule is a failure, an inconclusive one an error."""
+    from xml.etree import ElementTree as ET
+
     verdicts = [rule.verdict for rule in report.policy]
     suite = ET.Element(
         "testsuite",
@@ -196,13 +197,15 @@ def junit_xml(report: Report) -> str:
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suite, encoding="unicode") + "\n"
 
 
-def _case(suite: ET.Element, rule: RuleResult) -> None:
+def _case(suite: Any, rule: RuleResult) -> None:
+    from xml.etree.ElementTree import SubElement
+
     limit = rule.rule.say()
     where, metric, reason = (visible(text) for text in (rule.place or "all", rule.metric, as_options(rule.reason)))
-    case = ET.SubElement(suite, "testcase", classname=f"fairkit.{where}", name=f"{metric} {limit}")
+    case = SubElement(suite, "testcase", classname=f"fairkit.{where}", name=f"{metric} {limit}")
     if rule.verdict == "fail":
-        ET.SubElement(case, "failure", message=reason, type="policy")
+        SubElement(case, "failure", message=reason, type="policy")
     elif rule.verdict == "inconclusive":
-        ET.SubElement(case, "error", message=reason, type="inconclusive")
+        SubElement(case, "error", message=reason, type="inconclusive")
     else:
-        ET.SubElement(case, "system-out").text = reason
+        SubElement(case, "system-out").text = reason

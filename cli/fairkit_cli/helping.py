@@ -176,8 +176,8 @@ OPTIONS = (
 )
 """The option for every field that core's messages name in backticks; core has no other words for them."""
 
-_PARAMETER = re.compile(r"the parameter `([\w.+-]+)=([^`\n]*)`")
-_FIELD = re.compile(rf"`({'|'.join(OPTIONS)})(?:=([^`\n]*))?`")
+_PARAMETER = r"the parameter `([\w.+-]+)=([^`\n]*)`"
+_FIELD = rf"`({'|'.join(OPTIONS)})(?:=([^`\n]*))?`"
 
 
 def as_options(text: str) -> str:
@@ -187,8 +187,8 @@ def as_options(text: str) -> str:
     `rho=2` becomes ``--set rho=2``. A value is quoted for the shell where it has to be: names of
     outputs come from the model.
     """
-    text = _PARAMETER.sub(lambda match: f"--set {match[1]}={shlex.quote(match[2])}", text)
-    return _FIELD.sub(_option, text)
+    text = re.sub(_PARAMETER, lambda match: f"--set {match[1]}={shlex.quote(match[2])}", text)
+    return re.sub(_FIELD, _option, text)
 
 
 def _option(found: re.Match[str]) -> str:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import stat
 import sys
-import tempfile
+from collections import defaultdict
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # glibc's names for them
 
@@ -52,10 +55,13 @@ def cache_folder() -> Path | None:
     """
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 -- may have no home
     user = getattr(os, "getuid", lambda: 0)()
-    for folder in (Path(home) / "fairkit" / "numba", Path(tempfile.gettempdir()) / f"fairkit-numba-{user}"):
-        if _ours(folder, user):
-            return folder
-    return None
+    folder = Path(home) / "fairkit" / "numba"
+    if _ours(folder, user):
+        return folder
+    import tempfile  # takes 5 ms, and writes a file
+
+    folder = Path(tempfile.gettempdir()) / f"fairkit-numba-{user}"
+    return folder if _ours(folder, user) else None
 
 
 def _ours(folder: Path, user: int) -> bool:
@@ -67,3 +73,18 @@ def _ours(folder: Path, user: int) -> bool:
         return False
     closed = os.name == "nt" or (status.st_uid == user and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
     return stat.S_ISDIR(status.st_mode) and closed and os.access(folder, os.W_OK)
+
+
+def load_compute() -> None:
+    """Import `pyarrow.compute` without the docstrings of its functions' options, which take half of the time."""
+    name = "pyarrow.vendored.docscrape"  # it reads them
+    if not sys.modules.keys().isdisjoint({name, "pyarrow.compute"}):
+        return
+    standing: Any = ModuleType(name)
+    standing.NumpyDocString = lambda text: defaultdict(tuple)
+    sys.modules[name] = standing
+    try:
+        with suppress(Exception):  # a pyarrow that asks for more: who needs the module imports it as it is
+            import_module("pyarrow.compute")
+    finally:
+        del sys.modules[name]

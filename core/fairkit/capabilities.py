@@ -18,18 +18,14 @@ FRACTIONS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 CONSTRAINTS: Mapping[str, tuple[str, ...]] = {
     "demographic_parity": ("demographic_parity", "selection_rate"),
     "equal_opportunity": (
-        "equal_opportunity",
-        "true_positive_rate",
-        "false_negative_rate",
-        "class_gap_rms",
-        "class_gap_mean",
+        "equal_opportunity", "true_positive_rate", "false_negative_rate", "class_gap_rms", "class_gap_mean",
         "class_gap_max",
     ),
     "predictive_equality": ("predictive_equality", "false_positive_rate", "true_negative_rate"),
     "equalized_odds": ("equalized_odds", "gap_max", "gap_rms"),
     "statistical_parity": ("statistical_parity", "statistical_parity_ks"),
     "bounded_group_loss": ("bounded_group_loss", "worst_group_loss"),
-}
+}  # fmt: skip
 """Each constraint with the metrics that it bounds; between groups these end in ``_difference`` or ``_ratio``."""
 
 _IMPLIED = {"equalized_odds": ("equal_opportunity", "predictive_equality")}

@@ -53,27 +53,10 @@ if TYPE_CHECKING:
     Pairs = tuple[NDArray[np.intp], NDArray[np.intp]]
 
 __all__ = [
-    "Spread",
-    "clopper_pearson",
-    "difference_limits",
-    "extreme",
-    "guarded",
-    "kolmogorov_quantile",
-    "largest",
-    "own_quantile",
-    "pairwise",
-    "pairwise_quantile",
-    "ratio_limits",
-    "reach",
-    "share_limits",
-    "spread_difference",
-    "spread_quantiles",
-    "spread_ratio",
-    "student",
-    "studentised_range",
-    "two_sided",
-    "wilson",
-]
+    "Spread", "clopper_pearson", "difference_limits", "extreme", "guarded", "kolmogorov_quantile", "largest",
+    "own_quantile", "pairwise", "pairwise_quantile", "ratio_limits", "reach", "share_limits", "spread_difference",
+    "spread_quantiles", "spread_ratio", "student", "studentised_range", "two_sided", "wilson",
+]  # fmt: skip
 
 _NORMAL = NormalDist()
 MANY, _EVEN = 4, 0.7

@@ -21,17 +21,9 @@ if TYPE_CHECKING:
     from fairkit.settings import ModelOptions
 
 __all__ = [
-    "Capability",
-    "FittedModel",
-    "Groups",
-    "Mitigator",
-    "Prediction",
-    "RepairsModels",
-    "Run",
-    "Stage",
-    "Table",
+    "Capability", "FittedModel", "Groups", "Mitigator", "Prediction", "RepairsModels", "Run", "Stage", "Table",
     "TrainsTogether",
-]
+]  # fmt: skip
 
 Stage = Literal["pre", "in", "post"]
 

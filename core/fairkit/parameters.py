@@ -15,14 +15,9 @@ from fairkit.errors import ParameterError, RenamedWarning, did_you_mean
 from fairkit.support.escaping import listed_names
 
 __all__ = [
-    "ParameterInfo",
-    "current_names",
-    "describe_parameters",
-    "parameter",
-    "parameters_to_dict",
-    "parse_parameters",
+    "ParameterInfo", "current_names", "describe_parameters", "parameter", "parameters_to_dict", "parse_parameters",
     "split_assignment",
-]
+]  # fmt: skip
 
 
 # Parameters of plugins: declared once as a frozen dataclass, read from `key=value` text, TOML or Python.

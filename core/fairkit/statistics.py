@@ -16,18 +16,9 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 __all__ = [
-    "EXACT_SCORES",
-    "CellSums",
-    "Confusion",
-    "Contributions",
-    "MomentSums",
-    "Moments",
-    "Rows",
-    "ScoreTable",
-    "Scores",
-    "Statistic",
-    "Sums",
-]
+    "EXACT_SCORES", "CellSums", "Confusion", "Contributions", "MomentSums", "Moments", "Rows", "ScoreTable", "Scores",
+    "Statistic", "Sums",
+]  # fmt: skip
 
 
 class Confusion(Statistic):

@@ -6,7 +6,6 @@ import hashlib
 import math
 import os
 import re
-import secrets
 import time
 from collections import Counter
 from contextlib import suppress
@@ -86,7 +85,7 @@ class BlobStore:
 
     def stage(self, content: Iterable[bytes]) -> Staged:
         """Copy content under a temporary name and flush it."""
-        path = self.temporary / secrets.token_hex(16)
+        path = self.temporary / os.urandom(16).hex()
         digest = hashlib.sha256()
         size = 0
         try:

@@ -121,14 +121,38 @@ def names():
     return {entry.name for entry in installed.entry_points("fairkit")}
 
 
+def test_they_are_those_of_importlib_metadata():
+    for group in ("fairkit", "fairkit.commands", "fairkit.formats", "console_scripts", "pytest11"):
+        theirs = importlib.metadata.entry_points(group=group)
+        expected = sorted((each.name, each.value, each.dist.name, each.dist.version) for each in theirs)
+        assert sorted(installed.entry_points(group)) == expected != []
+
+
 def test_nothing_is_read_twice(monkeypatch):
     installed.entry_points("fairkit")
-    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **_: read_again())
+    monkeypatch.setattr(installed, "_text", lambda path: read_again())
     assert "group" in names()
 
 
 def read_again():
     raise AssertionError("the distributions are read again")
+
+
+def test_the_first_of_a_name_counts_and_comments_do_not(monkeypatch, tmp_path):
+    for place, entry in (("a", "first"), ("b", "second")):
+        info = distribution(tmp_path / place, "the.irs" if place == "b" else "the_irs", entry)
+        text = (info / "entry_points.txt").read_text()
+        (info / "entry_points.txt").write_text(f"[other]\nnot-ours = x\n\n{text}# no = entry\n")
+    monkeypatch.setattr("sys.path", [str(tmp_path / "a"), str(tmp_path / "b"), *sys.path])
+    entries = [each for each in installed.entry_points("fairkit") if each.distribution.startswith("the")]
+    assert entries == [("first", "the_irs", "the_irs", "1.0")]
+
+
+def test_an_archive_is_read_too(monkeypatch, tmp_path):
+    distribution(tmp_path / "packed", "zipped", "inside")
+    archive = shutil.make_archive(str(tmp_path / "packed"), "zip", tmp_path / "packed")
+    monkeypatch.syspath_prepend(archive)
+    assert {"inside", "group"} <= names()
 
 
 def test_what_is_installed_replaced_or_removed_is_seen(monkeypatch, tmp_path):

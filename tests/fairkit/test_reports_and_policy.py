@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import itertools
 import json
 import math
@@ -233,51 +232,35 @@ def test_ours_are_found_without_importing_them() -> None:
     assert plugins.load("group").kinds[:2] == ("metric", "auditor")
 
 
-class _Distribution(importlib.metadata.Distribution):
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def read_text(self, filename: str) -> str | None:
-        return f"Metadata-Version: 2.1\nName: {self._name}\nVersion: 1.2\n" if filename == "METADATA" else None
-
-    def locate_file(self, path: Any) -> Any:
-        return Path(path)
-
-
 @pytest.fixture
 def install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """Return a function that installs a plugin module for the test."""
     monkeypatch.syspath_prepend(str(tmp_path))
-    real = importlib.metadata.entry_points
-    added: list[importlib.metadata.EntryPoint] = []
-
-    def entry_points() -> Any:
-        there = real()
-        return importlib.metadata.EntryPoints([*(e for g in there.groups for e in there.select(group=g)), *added])
-
-    monkeypatch.setattr(importlib.metadata, "entry_points", entry_points)
 
     def add(name: str, source: str, distribution: str = "theirs") -> None:
-        module = f"plugin_{name.replace('-', '_')}_{len(added)}"
+        info = tmp_path / f"{distribution}-1.2.dist-info"
+        info.mkdir(exist_ok=True)
+        module = f"plugin_{name.replace('-', '_')}_{len(list(tmp_path.iterdir()))}"
         (tmp_path / f"{module}.py").write_text(source)
         sys.modules.pop(module, None)
-        entry = importlib.metadata.EntryPoint(name=name, value=module, group="fairkit")
-        added.append(entry._for(_Distribution(distribution)))  # type: ignore[attr-defined]
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.2\n")
+        (info / "entry_points.txt").write_text(f"[fairkit]\n{name} = {module}\n")
 
     return add
 
 
 def test_a_command_looks_for_plugins_once(install, monkeypatch):
     from fairkit import plugins
+    from fairkit.plugins import finding
 
-    real, calls = importlib.metadata.entry_points, []
-    monkeypatch.setattr(importlib.metadata, "entry_points", lambda: calls.append(1) or real())
+    real, calls = finding.entry_points, []
+    monkeypatch.setattr(finding, "entry_points", lambda group: calls.append(group) or real(group))
     with plugins.listed_once():
         first = plugins.find()
         install("later", METRIC)
         assert plugins.find() == first
         plugins.find_auditor("group")
-    assert len(calls) == 1
+    assert calls == ["fairkit"]
     assert "later" in {found.name for found in plugins.find()}
 
 

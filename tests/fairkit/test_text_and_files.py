@@ -293,6 +293,7 @@ def _make(dataclass, options):
 
         size: float = 2.0
         double: float = field(init=False, default=0.0)
+        log: list[str] = field(init=False, default_factory=list, compare=False, repr=False)
 
         def __post_init__(self):
             object.__setattr__(self, "double", 2 * self.size)
@@ -352,6 +353,34 @@ class Packed:
     names: tuple[str, ...] = ()
 
 
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize(
+    ("args", "given"),
+    [
+        ((), {}),
+        (("a", [1], 3.0, 4.0, 5.0), {}),
+        (("a",), {"name": "b"}),
+        ((), {"name": "a", "double": 1.0}),
+        ((), {"name": "a", "nobody": 1}),
+        ((), {"name": "a", "size": 3.0, "sizes": [1]}),
+    ],
+    ids=str,
+)
+def test_the_first_objects_are_made_as_the_later_ones(options, args, given):
+    """Also where the arguments are wrong, in the same words."""
+
+    def outcome(cls):
+        try:
+            return dataclasses.asdict(cls(*args, **given))
+        except TypeError as error:
+            return str(error).partition("__init__")[2]
+
+    ours, theirs = (_make(way, options)[1] for way in (lazy_dataclass.dataclass, dataclasses.dataclass))
+    first = outcome(ours)
+    [ours(name=str(number)) for number in range(100)]
+    assert first == outcome(ours) == outcome(theirs)
+
+
 def test_it_goes_into_other_processes():
     assert pickle.loads(pickle.dumps(Packed(3, ("a",)))) == Packed(3, ("a",))
 
@@ -384,8 +413,9 @@ def test_nothing_is_compiled_before_it_is_used(monkeypatch):
     class Light:
         size: int
 
+    assert [Light(3).size, Light(size=4).size] == [3, 4]
     assert compiled == []
-    assert Light(3).size == 3
-    assert "__repr__" not in compiled
     assert repr(Light(3)).endswith("Light(size=3)")
+    assert "__init__" not in compiled
+    assert [Light(size).size for size in range(100)] == list(range(100))
     assert compiled.count("__init__") == compiled.count("__repr__") == 1

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-
 import pytest
 
 import fairkit
@@ -29,15 +27,7 @@ def test_a_query_may_be_longer_than_a_name_of_a_file(file, monkeypatch):
 
 
 def test_an_address_has_the_installed_distributions_listed_once(file, monkeypatch):
-    listings = []
-    entry_points = importlib.metadata.entry_points
-    for kept in (installed._described, installed._of, installed._all):
-        kept.cache_clear()
-
-    def listing(**chosen):
-        listings.append(chosen)
-        return entry_points(**chosen)
-
-    monkeypatch.setattr(importlib.metadata, "entry_points", listing)
+    installed._texts.cache_clear()
+    installed._of.cache_clear()
     fairkit.load_data(f"duckdb:{file}?query=FROM people", sensitive=[])
-    assert len(listings) == 1
+    assert installed._texts.cache_info().misses == 1

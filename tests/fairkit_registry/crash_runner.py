@@ -15,7 +15,6 @@ import time
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric import ed25519  # noqa: F401 -- before the forks
-from jsonschema import Draft202012Validator  # noqa: F401
 
 from fairkit import plugins  # noqa: F401
 from fairkit.results.report import Report

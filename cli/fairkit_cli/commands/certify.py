@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 from contextlib import closing, nullcontext
 from dataclasses import fields, replace
 from pathlib import Path
-from secrets import token_hex
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -210,7 +210,7 @@ def lock(
     pins = SignedSettings.of_audit(asked, dataset.roles.to_dict())
     seen = dataset.learn()
     rows = seen.rows + seen.dropped_rows
-    salt = None if data_salted is None else token_hex(32)
+    salt = None if data_salted is None else os.urandom(32).hex()
     raw = sign_lock(dataset.name, seen.sha256, rows, pins.to_dict(), secrets, purpose=purpose, salt=salt)
     terms = PolicyLock.read(raw)
     if data_salted is not None:

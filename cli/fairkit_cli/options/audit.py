@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import field, fields, make_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +12,7 @@ from fairkit.errors import ParameterError
 from fairkit.results.rules import Rule
 from fairkit.settings import DEFAULT_AUDITORS, AuditSettings, ModelOptions, Setting, declared
 from fairkit.support.files import check_writable
+from fairkit.support.lazy_dataclass import dataclass, fields
 from fairkit_cli.options.data import (
     OUTPUT,
     POLICY,
@@ -133,10 +133,15 @@ def _options() -> dict[str, Any]:
 def _group(name: str, about: str, only: Collection[str] | None = None) -> Any:
     """Make the class of these options, or of all."""
     options = {key: shown for key, shown in _options().items() if only is None or key in only}
-    named = [(key, shown, field(default=None)) for key, shown in options.items()]
     keys = {each.name: f"{each.table}.{each.key}" for each in declared() if each.name in options and not each.rare}
-    namespace = {"__doc__": about, "__module__": __name__, "KEYS": keys}
-    return make_dataclass(name, named, frozen=True, kw_only=True, namespace=namespace)
+    body = {
+        "__doc__": about,
+        "__module__": __name__,
+        "__annotations__": options,
+        "KEYS": keys,
+        **dict.fromkeys(options),
+    }
+    return dataclass(frozen=True, kw_only=True)(type(name, (), body))
 
 
 _MODEL = {each.name for each in fields(ModelOptions)}

@@ -17,6 +17,7 @@ from fairkit.sources.address import TOKEN
 from fairkit.support.escaping import listed_names
 from fairkit.support.lazy_dataclass import dataclass, fields, replace
 from fairkit_cli.config import FACTS, Config, check_host
+from fairkit_cli.process_environment import load_compute
 from fairkit_cli.terminal.output import say
 
 if TYPE_CHECKING:
@@ -244,6 +245,7 @@ def load_dataset(
     """Load the data: options win over the configuration file, which wins over the model's metadata."""
     from fairkit.data.loading import load_data
 
+    load_compute()
     carried, condition_options = embedded or {}, conditions or ConditionOptions()
     path = typed.data or (config.table(config.data[file]) if config.data.get(file) else None)
     if path is None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from fairkit.errors import ParameterError, did_you_mean
+from fairkit.installed import listed_once
 from fairkit.support.lazy_dataclass import dataclass, fields, is_dataclass
 from fairkit_cli.options.data import Rare, SandboxOptions
 
@@ -75,8 +76,6 @@ def expanded(command: Callable[..., Any], rare: Mapping[str, str] = types.Mappin
         _assign(typed, fields_by_name)
         for name, cls in gathered.items():
             typed[name] = cls(**{field.name: typed.pop(field.name) for field in fields(cls)})
-        from fairkit.plugins import listed_once
-
         with _limited(typed), listed_once():
             return command(**typed)
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-import platform
 import sys
-import tempfile
 import traceback
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -91,6 +89,9 @@ def _bug(error: BaseException) -> typer.Exit:
 
 def keep(trace: str) -> Path:
     """Write a traceback to the user's state folder, or to the folder for temporary files, readable by the user only."""
+    import platform
+    import tempfile
+
     about = f"fairkit {_version()}, Python {platform.python_version()}, {platform.platform()}\n{sys.argv!r}\n\n"
     text = (about + trace).encode("utf-8", "backslashreplace")
     try:
@@ -111,6 +112,8 @@ def _folder() -> Path:
 
 
 def _write(folder: Path, text: bytes) -> Path:
+    import tempfile
+
     stamp = f"{datetime.now(UTC):%Y%m%dT%H%M%S}"
     handle, name = tempfile.mkstemp(prefix=f"error-{stamp}-", suffix=".txt", dir=folder)
     with os.fdopen(handle, "wb") as file:

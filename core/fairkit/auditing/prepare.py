@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import platform
 from collections.abc import Callable, Collection, Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -130,7 +129,13 @@ class LoadedAuditors:
         check_conditions(self.auditors, data)
         auditors = [type(auditor)(auditor.parameters) for auditor in self.auditors]
         readers = [
-            Watching(auditor, _owner(auditor, self.used), context, index, tuple(auditor.columns(context)))
+            Watching(
+                auditor,
+                next(each.found for each in self.used if type(auditor) in each.auditors),
+                context,
+                index,
+                tuple(auditor.columns(context)),
+            )
             for auditor in auditors
         ]
         for reader in readers:
@@ -313,10 +318,6 @@ def _check_tasks(auditors: Sequence[Auditor], scorer: Scorer) -> None:
             )
 
 
-def _owner(auditor: Auditor, used: Sequence[plugins.Plugin]) -> plugins.PluginInfo:
-    return next(plugin.found for plugin in used if type(auditor) in plugin.auditors)
-
-
 def _no_probabilities(context: AuditContext) -> list[str]:
     if not is_own(context.scorer.info.outputs):
         return []
@@ -349,7 +350,7 @@ def _with_copies(finding: Finding, bounds: Callable[[float], dict[str, Any]]) ->
 
 def _environment(used: Sequence[plugins.Plugin], failures: Sequence[str], scorer: Scorer) -> dict[str, Any]:
     environment: dict[str, Any] = {
-        "fairkit": version("fairkit"),
+        "fairkit": next(info.version for info in plugins.find() if info.built_in),
         "python": platform.python_version(),
         "plugins": [plugin.to_dict() for plugin in used],
     }

@@ -10,7 +10,6 @@ import os
 import pickle
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import as_completed
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fairkit.errors import EngineError
@@ -119,6 +118,8 @@ def each_in_processes(
     call = pickle.dumps((function, tuple(shared)), protocol=5)
     pool = ProcessPoolExecutor(min(processes, len(items)), initializer=_start, initargs=(call, os.getpid()))
     try:
+        from concurrent.futures import as_completed
+
         for future in as_completed([pool.submit(_call, item) for item in items]):
             done(future.result())
     except TerminatedWorkerError as error:

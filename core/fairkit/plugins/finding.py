@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fairkit import hookspecs
 from fairkit.errors import FairkitError, PluginError, did_you_mean
 from fairkit.exporters import FORMATS
-from fairkit.installed import described
+from fairkit.installed import LISTED, entry_points, listed_once
 from fairkit.learners import add_source
 from fairkit.plugins.loading import FILE, FILES, Plugin, PluginInfo, Row, load_found, one_line
 from fairkit.settings import DEFAULT_AUDITORS
@@ -32,31 +31,18 @@ PACKS = "laws"
 CARDS = "cards"
 """The plugin that has our exporters."""
 
-_listed: ContextVar[list[PluginInfo] | None] = ContextVar("listed", default=None)
-
-
-@contextmanager
-def listed_once() -> Iterator[None]:
-    """Look for plugins once for all that is done inside: what is installed does not change in a command or an audit."""
-    before = _listed.set(find())
-    try:
-        yield
-    finally:
-        _listed.reset(before)
-
 
 def find() -> list[PluginInfo]:
     """List the plugins by name, ours first, without importing any: installed ones and files."""
-    listed = _listed.get()
-    return _find() if listed is None else list(listed)
+    listed = LISTED.get()
+    if listed is None:
+        return _find()
+    listed.extend(() if listed else _find())
+    return list(listed)
 
 
 def _find() -> list[PluginInfo]:
-    infos = {
-        PluginInfo(entry.name, entry.value, distribution, version)
-        for entry, distribution, version in described(hookspecs.PROJECT)
-    }
-    infos |= set(_files())
+    infos = {PluginInfo(*entry) for entry in entry_points(hookspecs.PROJECT)} | set(_files())
     return sorted(infos, key=lambda plugin: (not plugin.built_in, plugin.name, plugin.distribution))
 
 

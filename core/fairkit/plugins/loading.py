@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import functools
-import importlib
-import importlib.metadata
 import inspect
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import pluggy
@@ -42,18 +41,9 @@ FILE = "file"
 """What stands for the distribution of a plugin that is a file."""
 
 Kind = Literal[
-    "metric",
-    "auditor",
-    "mitigator",
-    "learner",
-    "evidence chart",
-    "source",
-    "model source",
-    "promotion check",
-    "signer",
-    "exporter",
-    "pack",
-]
+    "metric", "auditor", "mitigator", "learner", "evidence chart", "source", "model source", "promotion check",
+    "signer", "exporter", "pack",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +137,7 @@ def load_found(info: PluginInfo) -> Plugin:
     module = _import(info)
     _check_interface(info, module)
     manager = pluggy.PluginManager(hookspecs.PROJECT)
-    manager.add_hookspecs(hookspecs)
+    manager.add_hookspecs(_SPECS)
     try:
         manager.register(module, name=info.name)
         manager.check_pending()
@@ -219,8 +209,7 @@ def _import(info: PluginInfo) -> Any:
     try:
         if info.distribution == FILE:
             return _load_file(Path(info.target))
-        # not looked up again among all that is installed: its name and module were read there
-        return importlib.metadata.EntryPoint(info.name, info.target, hookspecs.PROJECT).load()
+        return imported(info.target)
     except MissingExtraError as error:
         raise PluginError(f"the plugin {info.name!r} of {info.distribution} does not load: {error}") from error
     except ModuleNotFoundError as error:
@@ -321,6 +310,8 @@ _BASES = {
     "fairkit_packs": "fairkit.packs:Pack",
 }
 """What the classes of each hook derive from; `Plugin` has them under the hook's name without ``fairkit_``."""
+_SPECS = ModuleType("hookspecs")  # without what the module imports: pluggy looks at every name for each plugin anew
+vars(_SPECS).update({hook: getattr(hookspecs, hook) for hook in _BASES})
 
 
 def one_line(error: BaseException) -> str:

@@ -237,21 +237,9 @@ class HighestGroup(LowestGroup):
     key = "highest_group"
 
 
-BUILT_IN = frozenset(
-    kind.key
-    for kind in (
-        Histogram,
-        Curves,
-        CurveBands,
-        Calibration,
-        Pairs,
-        Flips,
-        GroupsSearched,
-        Conditions,
-        ShareCurve,
-        Covers,
-        LowestGroup,
-        HighestGroup,
-    )
-) | {"error"}
+_KINDS = (
+    Histogram, Curves, CurveBands, Calibration, Pairs, Flips, GroupsSearched, Conditions, ShareCurve, Covers,
+    LowestGroup, HighestGroup,
+)  # fmt: skip
+BUILT_IN = frozenset({"error", *(kind.key for kind in _KINDS)})
 """The keys that fairkit shows itself; those of plugins are shown by their `fairkit.charts.EvidenceChart`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ from fairkit.errors import FairkitError, MissingExtraError, ParameterError, Plug
 from fairkit.installed import entry_points
 from fairkit.support.escaping import json_text
 from fairkit.support.files import check_writable, write_atomic
+from fairkit.support.lazy_package import imported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,6 +50,8 @@ class Shown:
 
     def _repr_html_(self) -> str:
         """Return the page in a frame of its own for notebooks; plain text where the extra ``html`` is absent."""
+        import html
+
         try:
             page = self.to_html()
         except (FairkitError, MissingExtraError):
@@ -110,10 +112,10 @@ def rendered(result: Any, form: str) -> str:
     """Return a result's text in a format: ``json``, or one that an installed package renders."""
     if form == "json":
         return json_text(result.to_dict()) + "\n"
-    formats = {entry_point.name: entry_point for entry_point in entry_points(FORMATS)}
+    formats = {entry_point.name: entry_point.value for entry_point in entry_points(FORMATS)}
     if form not in formats:
         raise ParameterError(f"there is no format {form!r}; there are: {', '.join(sorted({'json', *formats}))}")
-    render: Callable[[Any], str] = formats[form].load()
+    render: Callable[[Any], str] = imported(formats[form])
     return render(result)
 
 
@@ -122,7 +124,7 @@ def plotted(result: Any, name: str, of: str | None) -> Any:
     chart = next((entry_point for entry_point in entry_points(PLOTS) if entry_point.name == "chart"), None)
     if chart is None:
         raise PluginError("no installed package draws charts; fix it with: pip install --force-reinstall fairkit")
-    return chart.load()(result, name, of)
+    return imported(chart.value)(result, name, of)
 
 
 # Results as tables: pandas frames, and Arrow for polars, DuckDB and everybody else.

@@ -13,7 +13,7 @@ from fairkit.errors import DataError, did_you_mean
 from fairkit.results.findings import Finding, VerdictName
 from fairkit.results.rendering import Saved, Tabular, arrow_table, ends, pandas_frame, place, plotted
 from fairkit.results.rules import RuleResult
-from fairkit.support.files import read_record, record_of
+from fairkit.support.files import mistakes, read_record, record_of
 from fairkit.support.lazy_dataclass import dataclass, field, replace
 from fairkit.support.lazy_package import imported
 
@@ -24,11 +24,6 @@ if TYPE_CHECKING:
 SCHEMA = "fairkit.report/1"
 _MOST_SHOWN, _MOST_ANSWERS = 15, 6
 """So many numbers, and so many limits, are printed."""
-
-
-def _unreferred(findings: list[Finding]) -> list[Finding]:
-    """Return the findings between all groups, where there are such; some metrics have a reference always."""
-    return [finding for finding in findings if finding.reference is None] or findings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +121,8 @@ class Report(Tabular, Saved):
         ]
         inside = tuple(within.split("+")) if isinstance(within, str) else tuple(within)
         named = [f for f in named if f.within == (inside if any(inside) else ())]
-        named = [f for f in named if f.reference == reference] if reference is not None else _unreferred(named)
+        # some metrics have a reference always
+        named = [f for f in named if f.reference == reference] or (named if reference is None else [])
         if not named:
             hint = did_you_mean(metric, {finding.metric for finding in self.findings}, what="metrics")
             raise DataError(f"the report has no finding {metric!r}. {hint}")
@@ -399,12 +395,9 @@ def report_schema() -> dict[str, Any]:
 
 def validate_report(record: Any) -> None:
     """Check a report that came from outside."""
-    from jsonschema import Draft202012Validator
-
-    error = next(iter(Draft202012Validator(report_schema()).iter_errors(record)), None)
-    if error is not None:
-        where = "/".join(str(part) for part in error.absolute_path) or "its top level"
-        raise DataError(f"this is not a fairkit.report/1 record: at {where}: {error.message[:200]}")
+    for path, message in mistakes(record, report_schema()):
+        where = "/".join(map(str, path)) or "its top level"
+        raise DataError(f"this is not a fairkit.report/1 record: at {where}: {message[:200]}")
     _check_numbers(record)
 
 

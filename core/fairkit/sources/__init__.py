@@ -6,14 +6,6 @@ from fairkit.sources.address import Address, check_reachable, masked, order_note
 from fairkit.sources.interface import Counting, DataSource, Files, Records, StoredFile
 
 __all__ = [
-    "Address",
-    "Counting",
-    "DataSource",
-    "Files",
-    "Records",
-    "StoredFile",
-    "check_reachable",
-    "masked",
-    "order_notes",
+    "Address", "Counting", "DataSource", "Files", "Records", "StoredFile", "check_reachable", "masked", "order_notes",
     "said",
-]
+]  # fmt: skip

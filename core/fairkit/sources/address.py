@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import re
-import socket
-import threading
 from collections.abc import Collection, Mapping
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -164,6 +161,8 @@ PATIENCE = 8.0
 
 def check_reachable(host: str, port: int, *, patience: float = PATIENCE) -> None:
     """Open a connection and close it again."""
+    import threading
+
     answers: list[str] = []
     asking = threading.Thread(target=_ask, args=(host.strip("[]"), port, patience, answers), daemon=True)
     asking.start()  # a thread: the look-up of a name takes no time limit
@@ -176,6 +175,8 @@ def check_reachable(host: str, port: int, *, patience: float = PATIENCE) -> None
 
 
 def _ask(host: str, port: int, patience: float, answers: list[str]) -> None:
+    import socket
+
     try:
         socket.create_connection((host, port), timeout=patience).close()
     except (OSError, UnicodeError) as error:
@@ -189,6 +190,8 @@ def is_loopback(host: str) -> bool:
     name = urlsplit(f"//{host}").hostname or "" if not host.startswith("::") else host
     if name in ("localhost", "localhost."):
         return True
+    import ipaddress
+
     try:
         return ipaddress.ip_address(name).is_loopback
     except ValueError:
@@ -204,19 +207,19 @@ def keeps_secrets(url: str) -> bool:
 # No secret is shown: foreign text loses what the environment keeps secret and what stands where passwords stand.
 
 
-_SECRET_NAMES = re.compile(
-    r"SECRET|TOKEN|PASSW|CREDENTIAL|ACCESS_KEY|ACCOUNT_KEY|API_?KEY|STORAGE_KEY|SAS|SIGNATURE|CONNECTION_STRING"
+_SECRET_NAMES = (
+    r"SECRET|TOKEN|PASSW|CREDENTIAL|ACCESS_KEY|ACCOUNT_KEY|API_?KEY|STORAGE_KEY|SAS|SIGNATURE|CONNECTION_STRING"  # noqa: S105 -- a pattern
 )
 _SHORTEST = 4
 """Shorter values of the environment are no secrets, and would take letters out of every message."""
 _LONGEST = 300
-_USERINFO = re.compile(r"//[^/\s'\"]*:.*@|//[^/@\s'\"]*@|(?<!\w)[^/\s'\":]+:[^\s'\":/][^\s'\"]*@")
+_USERINFO = r"//[^/\s'\"]*:.*@|//[^/@\s'\"]*@|(?<!\w)[^/\s'\":]+:[^\s'\":/][^\s'\"]*@"
 _WORDS = (
     r"[\w-]*(?:passw(?:or)?d|pwd|secret|token|credential|signature|api_?key|access_?key|account_?key|\bsig\b)"
     r"[\w-]*"
 )
-_ASSIGNED = re.compile(rf"(?i)({_WORDS}['\"]?\s*(?:=>|:=|=|:(?!:))\s*)('[^']*'|\"[^\"]*\"|[^\s&;,)'\"]+)")
-_WRITTEN = re.compile(rf"(?i){_WORDS}(?:['\"]?\s*(?:=>|:=|=|:(?!:))\s*'|=[^\s'\"])")
+_ASSIGNED = rf"(?i)({_WORDS}['\"]?\s*(?:=>|:=|=|:(?!:))\s*)('[^']*'|\"[^\"]*\"|[^\s&;,)'\"]+)"
+_WRITTEN = rf"(?i){_WORDS}(?:['\"]?\s*(?:=>|:=|=|:(?!:))\s*'|=[^\s'\"])"
 """A password in a query: a text after the word and a sign, or ``password=...`` without a blank."""
 
 
@@ -225,7 +228,7 @@ def masked(text: object) -> str:
     shown = str(text)
     for value in sorted(_kept_secret(), key=len, reverse=True):
         shown = shown.replace(value, "***")
-    return _ASSIGNED.sub(r"\1***", _USERINFO.sub("//***@", shown))
+    return re.sub(_ASSIGNED, r"\1***", re.sub(_USERINFO, "//***@", shown))
 
 
 def said(error: BaseException) -> str:
@@ -236,14 +239,14 @@ def said(error: BaseException) -> str:
 
 def holds_secret(text: str) -> bool:
     """Tell whether something stands in the text that a password, a key or a token is written like."""
-    return _USERINFO.search(text) is not None or _WRITTEN.search(text) is not None
+    return re.search(_USERINFO, text) is not None or re.search(_WRITTEN, text) is not None
 
 
 def _kept_secret() -> set[str]:
     return {
         value.strip()
         for name, value in os.environ.items()
-        if _SECRET_NAMES.search(name.upper()) and len(value.strip()) >= _SHORTEST
+        if re.search(_SECRET_NAMES, name.upper()) and len(value.strip()) >= _SHORTEST
     } | ({os.environ["PGPASSWORD"]} if os.environ.get("PGPASSWORD") else set())
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import errno
+import operator
 import os
-import secrets
-import tempfile
-from collections.abc import Collection, Iterator, Mapping
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass
+from functools import reduce
 from pathlib import Path
 from typing import IO, Any, BinaryIO, TypeVar
 
@@ -57,6 +58,8 @@ def check_writable(path: Path) -> None:
             raise FileError(f"the folder {str(folder)!r} does not exist; create it first: mkdir -p {folder}")
         if _special(path):
             return
+        import tempfile  # takes 5 ms
+
         handle, name = tempfile.mkstemp(dir=folder, prefix=".fairkit-")
     except (OSError, ValueError) as error:
         if isinstance(error, FileError):
@@ -144,7 +147,7 @@ def _named(file: IO[bytes], path: Path) -> str:
 
 
 def _beside(path: Path) -> str:
-    return str(path.with_name(f".{path.name[:60]}.{secrets.token_hex(6)}.tmp"))
+    return str(path.with_name(f".{path.name[:60]}.{os.urandom(6).hex()}.tmp"))
 
 
 def _special(path: Path) -> bool:
@@ -189,3 +192,84 @@ def read_record(cls: type[T], record: Mapping[str, Any]) -> T:
     """Return a dataclass of what `record_of` wrote: lists are tuples, names that it does not have are passed over."""
     names = {field.name for field in fields(cls)}  # type: ignore[arg-type]
     return cls(**{key: tuple(v) if isinstance(v, list) else v for key, v in record.items() if key in names})
+
+
+# JSON from outside against a schema: the part of JSON Schema (2020-12) that ours use, in the words of the library
+# `jsonschema`, which takes longer to load than all else of checking a certificate; tests compare both.
+
+
+Mistakes = Iterator[tuple[tuple[str | int, ...], str]]
+_TYPES: Mapping[str, type] = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
+_WRONG: Mapping[str, tuple[str, Callable[[Any, Any], str | bool]]] = {
+    "minimum": ("number", lambda v, a: v < a and f"{v!r} is less than the minimum of {a!r}"),
+    "maximum": ("number", lambda v, a: v > a and f"{v!r} is greater than the maximum of {a!r}"),
+    "exclusiveMinimum": ("number", lambda v, a: v <= a and f"{v!r} is less than or equal to the minimum of {a!r}"),
+    "exclusiveMaximum": ("number", lambda v, a: v >= a and f"{v!r} is greater than or equal to the maximum of {a!r}"),
+    "minItems": ("array", lambda v, a: len(v) < a and f"{v!r} {'is too short' if a > 1 else 'should be non-empty'}"),
+    "maxItems": ("array", lambda v, a: len(v) > a and f"{v!r} is too long"),
+    "minProperties": ("object", lambda v, a: len(v) < a and f"{v!r} does not have enough properties"),
+    "pattern": ("string", lambda v, a: not re.search(a, v) and f"{v!r} does not match {a!r}"),
+    "const": ("", lambda v, a: not _among(v, [a]) and f"{a!r} was expected"),
+    "enum": ("", lambda v, a: not _among(v, a) and f"{v!r} is not one of {a!r}"),
+    "type": ("", lambda v, a: not _is(v, *_listed(a)) and f"{v!r} is not of type {str(_listed(a))[1:-1]}"),
+}
+"""Of keywords about one type, or any: what is wrong with a value of the type, under the keyword's argument."""
+
+
+def mistakes(value: Any, schema: Any, *others: Any, home: Any = None) -> Mistakes:  # noqa: PLR0912
+    """Yield places and what is wrong there, in the order of a schema, a part of `home`; it may refer to `others`."""
+    home = home or schema
+    for name, argument in schema.items():
+        texts: list[str] = []
+        parts: list[tuple[Any, ...]] = []  # what else is looked at: where, the value, its schema, whose part that is
+        if name in _WRONG:
+            kind, wrong = _WRONG[name]
+            texts = [str(text)] if (not kind or _is(value, kind)) and (text := wrong(value, argument)) else []
+        elif name == "required" and isinstance(value, dict):
+            texts = [f"{key!r} is a required property" for key in argument if key not in value]
+        elif name == "properties" and isinstance(value, dict):
+            parts = [((key,), value[key], part, home) for key, part in argument.items() if key in value]
+        elif name == "additionalProperties" and isinstance(value, dict):
+            more = [key for key in value if key not in schema.get("properties", ())]
+            if more and argument is False:
+                names = f"{str(sorted(more))[1:-1]} {'was' if len(more) == 1 else 'were'}"
+                texts = [f"Additional properties are not allowed ({names} unexpected)"]
+            else:
+                parts = [((key,), value[key], argument, home) for key in more]
+        elif name == "prefixItems" and isinstance(value, list):
+            parts = [((i,), item, part, home) for i, (item, part) in enumerate(zip(value, argument, strict=False))]
+        elif name == "items" and isinstance(value, list):
+            parts = [((i,), item, argument, home) for i, item in enumerate(value)]
+        elif name in ("anyOf", "oneOf", "not", "if"):
+            fitting = [part for part in _listed(argument) if not any(mistakes(value, part, *others, home=home))]
+            if name == "if":
+                parts = [((), value, schema.get("then" if fitting else "else", {}), home)]
+            elif name == "not":
+                texts = [f"{value!r} should not be valid under {part!r}" for part in fitting]
+            elif not fitting:
+                texts = [f"{value!r} is not valid under any of the given schemas"]
+            elif len(fitting) > 1 and name == "oneOf":
+                texts = [f"{value!r} is valid under each of {str([*fitting[1:], fitting[0]])[1:-1]}"]
+        elif name == "allOf":
+            parts = [((), value, part, home) for part in argument]
+        elif name == "$ref":
+            address, _, pointer = argument.partition("#")
+            document = next(one for one in others if one["$id"] == address) if address else home
+            parts = [((), value, reduce(operator.getitem, pointer.split("/")[1:], document), document)]
+        yield from (((), text) for text in texts)
+        for place, item, part, document in parts:
+            yield from (((*place, *path), text) for path, text in mistakes(item, part, *others, home=document))
+
+
+def _is(value: Any, *kinds: str) -> bool:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return "number" in kinds or ("integer" in kinds and (isinstance(value, int) or value.is_integer()))
+    return any(isinstance(value, _TYPES.get(kind, ())) for kind in kinds)
+
+
+def _among(value: Any, choices: Sequence[Any]) -> bool:
+    return any(isinstance(value, bool) == isinstance(one, bool) and value == one for one in choices)
+
+
+def _listed(argument: Any) -> list[Any]:
+    return argument if isinstance(argument, list) else [argument]

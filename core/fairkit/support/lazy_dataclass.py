@@ -1,12 +1,13 @@
 """Frozen dataclasses whose methods are written when they are first used.
 
-`dataclasses` compiles six functions for each class, half a millisecond: of 600 classes a command uses few.
+`dataclasses` compiles six functions for each class, half a millisecond: of 600 classes a command uses few, and most of
+these for an object or two, which are filled without a compiled ``__init__``.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import FrozenInstanceError, asdict, field, fields, is_dataclass, replace
+from dataclasses import MISSING, FrozenInstanceError, asdict, field, fields, is_dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -45,20 +46,48 @@ def _frozen(cls: type, *, frozen: bool, init: bool = True, repr: bool = True, eq
     return made
 
 
+_FEW = 50
+"""So many objects of a class cost less than compiling its ``__init__``."""
+
+
 class _Later:
-    """A method that takes its own place in the class when it is first looked at."""
+    """A method that takes its own place in the class when it is first looked at, ``__init__`` a few objects later."""
 
     def __init__(self, name: str, cls: Any) -> None:
-        self.name, self.cls = name, cls
+        self.name, self.cls, self.left = name, cls, _FEW
 
     def __get__(self, instance: object, owner: type) -> Any:
+        if self.name == "__init__" and instance is not None and self.left:
+            self.left -= 1
+            return partial(self._fill, instance, owner)
+        return self._compiled().__get__(instance, owner)
+
+    def _fill(self, instance: Any, owner: type, /, *args: Any, **given: Any) -> None:
+        """Do what the compiled ``__init__`` does; wrong arguments are left to its messages."""
+        every = fields(self.cls)
+        names = [one.name for one in every if one.init and not one.kw_only]
+        values = dict(zip(names, args, strict=False)) | given
+        wrong = len(values) < len(args) + len(given) or not values.keys() <= {one.name for one in every if one.init}
+        for one in every:
+            if one.name not in values and (one.init or one.default is not one.default_factory):
+                values[one.name] = one.default if one.default_factory is MISSING else one.default_factory()
+                wrong |= values[one.name] is MISSING
+        if wrong:
+            self._compiled().__get__(instance, owner)(*args, **given)
+            return
+        for name, value in values.items():
+            object.__setattr__(instance, name, value)
+        if hasattr(instance, "__post_init__"):
+            instance.__post_init__()
+
+    def _compiled(self) -> Any:
         body: dict[str, Any] = {one.name: one for one in fields(self.cls)}
         body |= {"__annotations__": {name: one.type for name, one in body.items()}}
         also = ("__module__", "__qualname__", "__doc__", "__post_init__")
         body |= {name: getattr(self.cls, name) for name in also if hasattr(self.cls, name)}
         model: Any = dataclasses.dataclass(**_NOTHING | _WRITES[self.name])(type(self.cls.__name__, (), body))
         setattr(self.cls, self.name, vars(model)[self.name])
-        return vars(model)[self.name].__get__(instance, owner)
+        return vars(model)[self.name]
 
 
 def _refuse(self: Any, name: str, *_: object) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import reduce
 from importlib import import_module
 from typing import Any
 
 
 def imported(target: str) -> Any:
-    """Return the object that ``module:name`` names."""
-    module, _, name = target.partition(":")
-    return getattr(import_module(module), name)
+    """Return the object that ``module:name`` names, as entry points do; the module where no name follows."""
+    module, _, name = target.partition("[")[0].partition(":")
+    return reduce(getattr, filter(None, name.strip().split(".")), import_module(module.strip()))
 
 
 def lazy_names(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:

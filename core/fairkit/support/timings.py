@@ -14,19 +14,9 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 Phase = Literal[
-    "start",
-    "read",
-    "load model",
-    "score",
-    "measure",
-    "train",
-    "learn metric",
-    "search",
-    "intervals",
-    "export",
-    "write",
-    "other",
-]
+    "start", "read", "load model", "score", "measure", "train", "learn metric", "search", "intervals", "export",
+    "write", "other",
+]  # fmt: skip
 """What time is spent on; ``other`` is all that nobody named."""
 
 Item = TypeVar("Item")

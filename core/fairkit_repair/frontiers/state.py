@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from fairkit.errors import DataError
 from fairkit.results.rendering import Saved, Tabular, ends, plotted
 from fairkit.support.escaping import json_text
-from fairkit.support.files import check_writable, write_atomic
+from fairkit.support.files import check_writable, mistakes, write_atomic
 from fairkit.support.lazy_dataclass import dataclass, field, replace
 
 if TYPE_CHECKING:
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 STATE_SCHEMA = "fairkit.frontier-state/2"
 
 _NUMBER = {"type": "number", "minimum": -1e300, "maximum": 1e300}
-_PAIR = {"type": "array", "prefixItems": [_NUMBER, _NUMBER], "items": False, "minItems": 2}
+_PAIR = {"type": "array", "prefixItems": [_NUMBER, _NUMBER], "minItems": 2, "maxItems": 2}
 _MEASURE = {
     "type": "array",
     "prefixItems": [_NUMBER, {"anyOf": [{"type": "null"}, _PAIR]}, {"enum": ["lower", "higher", "none"]}],
-    "items": False,
     "minItems": 3,
+    "maxItems": 3,
 }
 _POINT = {
     "type": "object",
@@ -81,18 +81,16 @@ class State:
         return self.path.with_name(self.path.name + ".models")
 
     def _read(self, path: Path) -> None:
-        from jsonschema import Draft202012Validator
-
         advice = "remove it or name another `state` file"
         try:
             record = json.loads(path.read_text("utf-8"))
-            wrong: Any = next(iter(Draft202012Validator(_FORM).iter_errors(record)), None)
+            wrong = next(mistakes(record, _FORM), None)
         except (ValueError, RecursionError, OverflowError) as error:
             raise DataError(f"{path}: not the state of a frontier; {advice}") from error
         except OSError as error:
             raise DataError(f"{path} cannot be read: {error.strerror}") from error
         if wrong is not None:
-            where = "/".join(str(part) for part in wrong.absolute_path) or "its top level"
+            where = "/".join(map(str, wrong[0])) or "its top level"
             raise DataError(f"{path}: not the state of a frontier (at {where}); {advice}")
         if record["digest"] != _digest(record):
             raise DataError(f"{path} was changed after fairkit wrote it; {advice}")

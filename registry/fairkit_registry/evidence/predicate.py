@@ -11,6 +11,8 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from fairkit.results.findings import is_conditions
+from fairkit.results.report import report_schema
+from fairkit.support.files import mistakes
 from fairkit_registry.errors import CertificateError
 from fairkit_registry.evidence import charts
 from fairkit_registry.jsonio import fingerprint
@@ -170,23 +172,12 @@ def checksums(body: Mapping[str, Any]) -> dict[str, Any]:
     return {"findings": [fingerprint(finding) for finding in body["findings"]], "rest": fingerprint(rest)}
 
 
+@functools.cache
 def schema() -> dict[str, Any]:
     """Return the JSON Schema of the whole statement, as published; it refers to that of the report."""
     text = resources.files("fairkit_registry").joinpath("schemas", SCHEMA_FILE).read_text("utf-8")
     loaded: dict[str, Any] = json.loads(text)
     return loaded
-
-
-@functools.cache
-def _form() -> Any:
-    """Return the validator of a statement's form by its schema, which refers to that of the report."""
-    from jsonschema import Draft202012Validator
-    from referencing import Registry, Resource
-
-    from fairkit.results.report import report_schema
-
-    schemas = Registry().with_resource(report_schema()["$id"], Resource.from_contents(report_schema()))
-    return Draft202012Validator(schema(), registry=schemas)
 
 
 def check(statement: Mapping[str, Any]) -> dict[str, Any]:
@@ -195,8 +186,7 @@ def check(statement: Mapping[str, Any]) -> dict[str, Any]:
     missing = {"settings", "mitigation", "fairMetrics", "auditedAt"}
     if not isinstance(body, dict) or missing - set(body):
         raise CertificateError("not a fairness certificate: its predicate lacks settings, mitigation or auditedAt")
-    mistake = next(iter(_form().iter_errors(statement)), None)
-    if mistake is not None:
-        where = "/".join(map(str, mistake.absolute_path)) or "the statement"
-        raise CertificateError(f"the certificate does not have the form of {TYPE}: {where}: {mistake.message[:200]}")
+    for path, message in mistakes(statement, schema(), report_schema()):
+        where = "/".join(map(str, path)) or "the statement"
+        raise CertificateError(f"the certificate does not have the form of {TYPE}: {where}: {message[:200]}")
     return body

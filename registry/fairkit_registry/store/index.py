@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import json
 import os
-import secrets
 import sqlite3
 from collections.abc import Mapping
 from contextlib import contextmanager
@@ -180,7 +179,7 @@ def check_not_lost(path: Path) -> None:
 def create(path: Path, scratch: Path) -> None:
     """Make the database file whole, or leave the one that another process made in the meantime."""
     _check_sqlite()
-    temporary = scratch / f"index-{secrets.token_hex(8)}.sqlite"
+    temporary = scratch / f"index-{os.urandom(8).hex()}.sqlite"
     try:
         scratch.mkdir(parents=True, exist_ok=True)
         connection = sqlite3.connect(temporary, isolation_level=None)
