@@ -155,12 +155,28 @@ def commands(name: str, folder: Path) -> Iterator[tuple[str, list[str]]]:
         yield f"mitigate {method}", ["mitigate", "--plugin", method, *more, *roles, "--output", out]
 
 
+def small(folder: Path) -> Iterator[tuple[str, list[str]]]:
+    """Name commands on 1,000 decisions, most of whose time is that of their start."""
+    from fairkit_datasets.loans import loans_table
+
+    data, certificate, key = (str(folder / name) for name in ("small.parquet", "small.json", "key"))
+    loans_table(1_000, 1).to_pandas().to_parquet(data)
+    roles = ["--label", "would_repay", "--favorable", "yes", "--sensitive", "sex"]
+    audited = ["--data", data, *roles, "--predictions", "decision=decision,favorable=approved"]
+    yield "audit of 1,000 decisions", ["audit", *audited]
+    yield "data of 1,000 decisions", ["data", data, *roles]
+    yield "certify 1,000 decisions", ["certify", *audited, "--key", key, "--output", certificate]
+    yield "verify of a signature", ["verify", certificate, "--key", f"{key}.pub"]
+
+
 def work(cases: list[str], only: list[str], folder: Path) -> Iterator[tuple[str, str, list[str], bool]]:
     """Go through cases and commands, and say of each whether it is measured or others need what it writes."""
     run(["key", "new", str(folder / "key"), "--no-passphrase"], HERE, timings=False)
     KEEP.mkdir(parents=True, exist_ok=True)
     yield "none", "--help", ["--help"], not only
     yield "none", "plugins", ["plugins"], not only or "plugins" in only
+    for told, arguments in small(folder):
+        yield "small", told, arguments, not only or any(word in told for word in only)
     for name in cases:
         if not (KEEP / f"{name}.onnx").exists():  # in a process of its own, whose memory no run inherits
             subprocess.run([sys.executable, __file__, "--make", name], check=True)

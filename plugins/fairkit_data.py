@@ -10,7 +10,7 @@ import numpy as np
 
 from fairkit.auditors import AuditContext, Auditor
 from fairkit.charts import ChartTable, EvidenceChart
-from fairkit.data.arrow_types import NULL_SPELLINGS
+from fairkit.data.arrow_types import missing_cells
 from fairkit.errors import ParameterError, did_you_mean
 from fairkit.hookspecs import hookimpl
 from fairkit.intervals import Spread, spread_difference, two_sided, wilson
@@ -131,7 +131,9 @@ class DataAuditor(Auditor):
         """Count rows, outcomes and missing cells by group; rows without a group come last."""
         labelled = np.ones(len(batch)) if batch.labelled is None else batch.labelled.astype(float)
         good = np.zeros(len(batch)) if batch.favorable is None else labelled * batch.favorable
-        absent = np.column_stack([_absent(batch, name) for name in self._columns]) if self._columns else None
+        absent = (
+            np.column_stack([missing_cells(batch.arrow(name)) for name in self._columns]) if self._columns else None
+        )
         groups: dict[str, Array] = {}
         gaps: dict[str, Array] = {}
         for name, codes in batch.groups.items():
@@ -347,20 +349,6 @@ def _group_values(
         )
         for k, group in enumerate(groups)
     )
-
-
-def _absent(batch: Batch, name: str) -> NDArray[np.bool_]:
-    """Return where a column has no value: null, NaN, or text that means so."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    column = batch.arrow(name)
-    nothing = pc.is_null(column, nan_is_null=pa.types.is_floating(column.type))
-    result: NDArray[np.bool_] = nothing.to_numpy(zero_copy_only=False)
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        spelled = pc.is_in(column, value_set=pa.array(NULL_SPELLINGS, column.type))
-        result = result | spelled.to_numpy(zero_copy_only=False)
-    return result
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ import os
 import stat
 import sys
 from collections import defaultdict
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -75,16 +76,37 @@ def _ours(folder: Path, user: int) -> bool:
     return stat.S_ISDIR(status.st_mode) and closed and os.access(folder, os.W_OK)
 
 
+def load_numpy() -> None:
+    """Import numpy without its docstrings and types for people who read code, which take half of the time."""
+    if "numpy" not in sys.modules:
+        docs = [_standing_in(f"numpy._core._add_newdocs{part}") for part in ("", "_scalars")]
+        with docs[0], docs[1], _standing_in("numpy._typing", NDArray=list):
+            import_module("numpy")
+
+
 def load_compute() -> None:
     """Import `pyarrow.compute` without the docstrings of its functions' options, which take half of the time."""
-    name = "pyarrow.vendored.docscrape"  # it reads them
-    if not sys.modules.keys().isdisjoint({name, "pyarrow.compute"}):
-        return
-    standing: Any = ModuleType(name)
-    standing.NumpyDocString = lambda text: defaultdict(tuple)
-    sys.modules[name] = standing
-    try:
-        with suppress(Exception):  # a pyarrow that asks for more: who needs the module imports it as it is
+    load_numpy()
+    if "pyarrow.compute" not in sys.modules:
+        with _standing_in("pyarrow.vendored.docscrape", NumpyDocString=lambda text: defaultdict(tuple)):
             import_module("pyarrow.compute")
+
+
+@contextmanager
+def _standing_in(name: str, **attributes: Any) -> Iterator[None]:
+    """Let what is imported inside find these attributes in place of a module; where it asks for more, the module."""
+
+    def real(attribute: str) -> Any:
+        if attribute.startswith("__"):
+            raise AttributeError(attribute)
+        sys.modules.pop(name, None)
+        return getattr(import_module(name), attribute)
+
+    standing = ModuleType(name)
+    vars(standing).update(attributes, __getattr__=real)
+    sys.modules.setdefault(name, standing)
+    try:
+        yield
     finally:
-        del sys.modules[name]
+        if sys.modules.get(name) is standing:
+            del sys.modules[name]

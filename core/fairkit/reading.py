@@ -7,6 +7,7 @@ sentence (answer).
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -21,8 +22,8 @@ from fairkit.support.escaping import number
 from fairkit.support.lazy_dataclass import dataclass, field
 
 if TYPE_CHECKING:
-    from fairkit.auditors import Auditor
     from fairkit.metrics import Headline, Metric
+    from fairkit.plugins.loading import PluginInfo
     from fairkit.results.findings import Finding, Interval, VerdictName
     from fairkit.results.policy import Change, Outcome
     from fairkit.results.report import Report
@@ -123,9 +124,16 @@ def _installed(others: Sequence[type[Metric]] = ()) -> Headlines:
 
 
 @cache
-def all_terms() -> dict[str, Term]:
-    """Return the plain names of findings, by name, for the auditors of all installed plugins."""
-    return {name: term for cls in _auditors() for name, term in cls.terms.items()} | usual_terms()
+def _all_terms() -> dict[str, Term]:
+    return _terms(find()) | usual_terms()
+
+
+@cache
+def _terms_of(*names: str) -> dict[str, Term]:
+    """Return terms with one of these names, if anybody has it: the usual ones, of imported plugins, else of all."""
+    usual = usual_terms()
+    terms = usual if usual.keys() & names else _terms(info for info in find() if info.target in sys.modules)
+    return terms if terms.keys() & names else _all_terms()
 
 
 @cache
@@ -134,11 +142,13 @@ def usual_terms() -> dict[str, Term]:
     return dict(_installed().terms)
 
 
-def _auditors() -> Iterator[type[Auditor]]:
-    """Yield the auditors of all plugins that load."""
-    for info in find():
+def _terms(infos: Iterable[PluginInfo]) -> dict[str, Term]:
+    """Return the plain names of findings, by name, for the auditors of plugins that load."""
+    terms: dict[str, Term] = {}
+    for info in infos:
         with suppress(PluginError):
-            yield from load(info.name).auditors
+            terms |= {name: term for cls in load(info.name).auditors for name, term in cls.terms.items()}
+    return terms
 
 
 def _between(cls: type[Metric]) -> str:
@@ -176,7 +186,7 @@ def metric_term(metric: str) -> Term:
     """Return the plain name and meaning of a metric, as the plugin that measures it declares them."""
     ending = _ending(metric)
     base = metric.removesuffix(ending)
-    declared = usual_terms() if usual_terms().keys() & {metric, base} else all_terms()
+    declared = _terms_of(metric, base)
     if metric in declared:
         return declared[metric]
     if ending:

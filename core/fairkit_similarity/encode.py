@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fairkit.data.roles import MISSING_GROUP, value_text
 from fairkit.errors import DataError, did_you_mean
 from fairkit.support.files import record_of
 from fairkit.support.lazy_dataclass import dataclass
 
-Columns = Mapping[str, NDArray[Any]]
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Columns: TypeAlias = "Mapping[str, NDArray[Any]]"
+Floats: TypeAlias = "NDArray[np.float64]"
+Ints: TypeAlias = "NDArray[np.int64]"
 
 MAX_CATEGORIES = 1_000
 """A text column with more values is a name or an identifier, and no feature."""

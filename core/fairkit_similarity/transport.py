@@ -15,7 +15,7 @@ reward on it and give a `Transport`, whose `solve` and `curve` answer for one or
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Self
+from typing import Protocol, Self
 
 import numpy as np
 
@@ -184,8 +184,17 @@ def _asked(n: int, rows: Ints | None, weights: Floats | None) -> tuple[Ints, Flo
     return queries, mass / mass.sum()
 
 
+class PlaceLists(Protocol):
+    """Lists of the places that are nearest to each query class."""
+
+    def answers(self, transport: Transport, eta: float, queries: Ints, guess: Ints) -> Lines:
+        """Answer what the lists settle, and the rest by `Transport.descend`."""
+
+
 class Transport(Problem):
     """A reward on a support in memory. Made by `Support.losses` and `Support.outputs`."""
+
+    lists: PlaceLists | None = None  # what is asked first at an η above 0
 
     def __init__(
         self,
@@ -231,6 +240,12 @@ class Transport(Problem):
 
     def answers(self, eta: float, queries: Ints, guess: Ints) -> Lines:
         """See `Problem.answers`; an answer is a place."""
+        if self.lists is not None and eta > 0.0:
+            return self.lists.answers(self, eta, queries, guess)
+        return self.descend(eta, queries, guess, np.zeros(len(queries)))
+
+    def descend(self, eta: float, queries: Ints, guess: Ints, least: Floats) -> Lines:
+        """Search the tree; `least` is what any place but the guesses costs at least, η C."""
         order = np.argsort(self._rank[queries], kind="stable")
         chosen = queries[order]
         tree = self.tree
@@ -248,6 +263,7 @@ class Transport(Problem):
             self.target[chosen],
             np.stack([positions, tree.place[guess[order]]], axis=1),
             np.full(len(positions), -np.inf),
+            least[order],
         )
         self.looks += int(looks)
         back = np.empty_like(order)

@@ -19,7 +19,7 @@ from fairkit.support.lazy_dataclass import dataclass
 from fairkit_similarity.encode import Encoder
 from fairkit_similarity.learn import subspace, transport_plan
 from fairkit_similarity.metric import FairMetric
-from fairkit_similarity.search.descent import LOSSES, nearest
+from fairkit_similarity.search.descent import LOSSES, nearest, squared_gap
 from fairkit_similarity.search.problem import Bracket, Lines, group_maxima, model_minimum, shares
 from fairkit_similarity.search.starting import check_memory
 from fairkit_similarity.training import feature_columns, named_directions, sensitive_columns
@@ -66,8 +66,21 @@ class Candidates:
         self.known_distance[:, slot] = lines.cost
         self._next += 1
 
-    def best(self, eta: float, queries: Ints, label: Ints, values: Floats) -> Lines:
-        """Find the best candidate of some query classes at η; the staying place is always one."""
+    def answers(self, transport: Transport, eta: float, queries: Ints, guess: Ints) -> Lines:
+        """Find the exact answers: a place that is not in a list is farther than all that are."""
+        lines = self.best(eta, queries, transport.label, transport.values, guess)
+        # rounded down, as the list's distances are in single precision
+        least = eta * (1.0 - 2.0**-22) * self.distance[self.where[queries], -1].astype(np.float64)
+        largest = transport.values.max(axis=1)[transport.label[queries]]
+        unsettled = np.flatnonzero(largest - least > lines.at(eta))
+        answers = transport.descend(eta, queries[unsettled], lines.answer[unsettled], least[unsettled])
+        return lines.put(unsettled, answers)
+
+    def best(self, eta: float, queries: Ints, label: Ints, values: Floats, guess: Ints | None = None) -> Lines:
+        """Find the best candidate of some query classes at η; the staying place is always one.
+
+        With guesses, which win ties, it is the best to double precision.
+        """
         answer, reward, cost = _best(
             float(eta),
             queries,
@@ -80,6 +93,8 @@ class Candidates:
             self.distance,
             self.known,
             self.known_distance,
+            self.where[queries] if guess is None else guess,
+            guess is not None,
         )
         return Lines(answer=answer, reward=reward, cost=cost)
 
@@ -97,15 +112,26 @@ def _best(
     distance: Singles,
     candidates: NDArray[np.int32],
     known_distance: Floats,
+    guess: Ints,
+    exact: bool,
 ) -> tuple[Ints, Floats, Floats]:
-    """Scan the lists; stop where even the largest reward would not pay for the distance."""
+    """Scan the lists; stop where even the largest reward would not pay for the distance.
+
+    The lists' distances are in single precision: where not `exact`, only the winner's is computed anew.
+    """
     m = len(queries)
     answer, reward, cost = np.empty(m, np.int64), np.empty(m), np.empty(m)
+    rounding = 1.0 - 2.0**-22 if exact else 1.0
     for r in numba.prange(m):
         q = queries[r]
         here, k = where[q], label[q]
         worth, far, target = values[k, here], 0.0, here
         best = worth
+        if values[k, guess[r]] > best:
+            gap = squared_gap(places, guess[r], places, here)
+            if values[k, guess[r]] - eta * gap > best:
+                worth, far, target = values[k, guess[r]], gap, guess[r]
+                best = worth - eta * far
         for t in range(candidates.shape[1]):
             i = candidates[q, t]
             if i >= 0 and values[k, i] - eta * known_distance[q, t] > best:
@@ -114,18 +140,21 @@ def _best(
         chosen = -1
         for t in range(near.shape[1]):
             # lists rise in distance: from here on even the label's largest loss does not pay
-            if largest[k] - eta * distance[here, t] <= best:
+            price = eta * distance[here, t] * rounding
+            if largest[k] - price <= best:
                 break
             i = near[here, t]
-            if values[k, i] - eta * distance[here, t] > best:
-                chosen = t
-                best = values[k, i] - eta * distance[here, t]
+            if values[k, i] - price > best:
+                if exact:
+                    gap = squared_gap(places, int(i), places, here)
+                    if values[k, i] - eta * gap > best:
+                        worth, far, target = values[k, i], gap, np.int64(i)
+                        best = worth - eta * far
+                else:
+                    chosen, best = t, values[k, i] - price
         if chosen >= 0:
             target = np.int64(near[here, chosen])
-            worth, far = values[k, target], 0.0
-            # the list's distances are in single precision: the winner's is computed anew
-            for c in range(places.shape[1]):
-                far += (places[target, c] - places[here, c]) ** 2
+            worth, far = values[k, target], squared_gap(places, int(target), places, here)
         answer[r], reward[r], cost[r] = target, worth, far
     return answer, reward, cost
 
@@ -227,6 +256,7 @@ class ExactPlan:
         problem = self.problem
         transport = problem.support.losses(values, problem.labels, weights=problem.mass, eta=self.eta)
         self._learn(transport)
+        transport.lists = self.candidates
         best = self._solve_all(transport, self.eta if near_plan is None else _finite(near_plan.eta))
         if self.candidates is not None:
             self.candidates.remember(best.bracket.high)

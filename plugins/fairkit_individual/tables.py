@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fairkit.data.roles import same_value, value_text
 from fairkit.errors import DataError, ModelError, ParameterError
@@ -16,6 +15,8 @@ from fairkit_similarity.search.starting import check_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from numpy.typing import NDArray
 
     from fairkit.data.arrow_types import Batch
     from fairkit.data.task import Task
@@ -191,8 +192,8 @@ def _part(rows: AuditedRows, start: int, shared: Sequence[Any]) -> PartRows:
 # What mass can gain by moving: losses under each label, or outputs that are compared.
 
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+Floats: TypeAlias = "NDArray[np.float64]"
+Ints: TypeAlias = "NDArray[np.int64]"
 Loss = Literal["logistic", "zero_one", "squared", "absolute"]
 Output = Literal["logit", "probability", "score"]
 Difference = Literal["mean", "single"]
@@ -336,7 +337,7 @@ def _zero_one(rows: AuditedRows, task: Task) -> Floats:
 # What a certificate needs of every row: raw columns, what the model says, the label.
 
 
-Arrays = dict[str, NDArray[Any]]
+Arrays: TypeAlias = "dict[str, NDArray[Any]]"
 
 _FIELDS = ("score", "decision", "probabilities", "predicted", "logits")
 

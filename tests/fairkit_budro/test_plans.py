@@ -135,6 +135,22 @@ def test_the_nearest_rows_are_the_nearest():
     assert (rows[:, 0] == np.arange(700)).all()
 
 
+@pytest.mark.parametrize("length", [2, 30, 400])
+def test_lists_and_tree_together_answer_as_the_tree_alone(length, monkeypatch):
+    monkeypatch.setattr(candidates, "NEAREST", length)
+    fixed = problem(n=400, d=20, decimals=3)
+    values = class_losses(3.0 * margins(400, 2))
+    transport = fixed.support.losses(values, fixed.labels, weights=fixed.mass)
+    everyone, stay = np.arange(len(transport.where)), transport.staying()
+    for eta in (1e-3, 0.03, 0.2, 5.0):
+        transport.lists = None
+        alone = transport.answers(eta, everyone, stay.answer)
+        transport.lists = plans.Candidates(fixed.support, transport.where)
+        together = transport.answers(eta, everyone, stay.answer)
+        np.testing.assert_array_equal(together.answer, alone.answer)
+        np.testing.assert_allclose(together.at(eta), alone.at(eta), rtol=0, atol=1e-14)
+
+
 @pytest.fixture
 def small_lists(monkeypatch):
     monkeypatch.setattr(plans, "FEW_PLACES", 100)

@@ -19,7 +19,6 @@ from fairkit.settings import DEFAULT_AUDITORS
 if TYPE_CHECKING:
     from fairkit.auditors import Auditor
     from fairkit.exporters import Exporter
-    from fairkit.learners import Learner
     from fairkit.metrics import Metric
     from fairkit.models.scorer import ModelSource
     from fairkit.packs import PackFormat
@@ -151,13 +150,8 @@ def installed_metrics() -> tuple[list[type[Metric]], list[Plugin]]:
     return list(dict.fromkeys(metric for plugin in used for metric in plugin.metrics)), used
 
 
-def _learners() -> Iterator[type[Learner]]:
-    """Return the learners that plugins bring; a plugin that does not load is told about where it is asked for."""
-    for plugin in third_party()[0]:
-        yield from plugin.learners
-
-
-add_source(_learners)
+# a plugin that does not load is told about where it is asked for
+add_source(lambda: [cls for plugin in third_party()[0] for cls in plugin.learners])
 
 
 def source_of(scheme: str) -> type[DataSource] | None:

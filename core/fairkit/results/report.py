@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from fairkit.errors import DataError, did_you_mean
@@ -389,7 +389,7 @@ def read_subject(record: Mapping[str, Any]) -> ModelInfo:
 @cache
 def report_schema() -> dict[str, Any]:
     """Return the JSON Schema of ``fairkit.report/1``."""
-    schema: dict[str, Any] = json.loads((files("fairkit") / "schemas" / "report-1.json").read_text("utf-8"))
+    schema: dict[str, Any] = json.loads((Path(__file__).parent.parent / "schemas" / "report-1.json").read_text("utf-8"))
     return schema
 
 

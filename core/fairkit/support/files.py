@@ -256,9 +256,11 @@ def mistakes(value: Any, schema: Any, *others: Any, home: Any = None) -> Mistake
             address, _, pointer = argument.partition("#")
             document = next(one for one in others if one["$id"] == address) if address else home
             parts = [((), value, reduce(operator.getitem, pointer.split("/")[1:], document), document)]
-        yield from (((), text) for text in texts)
+        for text in texts:
+            yield (), text
         for place, item, part, document in parts:
-            yield from (((*place, *path), text) for path, text in mistakes(item, part, *others, home=document))
+            for path, text in mistakes(item, part, *others, home=document):
+                yield (*place, *path), text
 
 
 def _is(value: Any, *kinds: str) -> bool:

@@ -134,8 +134,8 @@ def _block_bounds(  # noqa: PLR0912 -- one compiled loop
     ‖centre - x‖² - reach · ‖centre - x‖: not more if reach ≥ 2 ‖s‖, by Cauchy's inequality.
 
     Writes `bound`, shape (FANOUT, GROUP), and `hope`, shape (FANOUT,): Σ_g max(bound - best, 0), 0 where no
-    query needs the lane. `least` is the smallest of `best`. One call for a block: a call for each lane takes longer
-    than its work.
+    query needs the lane. `least` is the smallest reward that gains. One call for a block: a call for each lane takes
+    longer than its work.
     """
     zero = np.float32(0.0)
     seen = 0
@@ -188,6 +188,10 @@ def _block_bounds(  # noqa: PLR0912 -- one compiled loop
     return seen
 
 
+def _reach(tree: SupportTree) -> Any:
+    return np.float32(2.125 * np.sqrt((tree.slack.astype(np.float64) ** 2).sum()))
+
+
 def search(
     tree: SupportTree,
     kind: int,
@@ -201,8 +205,9 @@ def search(
     target: Floats,
     guess: Ints,
     floor: Floats,
+    least_cost: Floats | None = None,
 ) -> tuple[Ints, Floats, Floats, int]:
-    """Answer all queries."""
+    """Answer all queries; with losses, any row but the first guess costs at least `least_cost`, η C, shape (m,)."""
     cuts = np.flatnonzero(np.diff(label)) + 1
     ends = np.append(cuts, len(label))
     starts = np.append(0, cuts)[: len(ends)]
@@ -214,7 +219,7 @@ def search(
         tree.half,
         tree.first,
         1.0 - tree.shrink,
-        np.float32(2.125 * np.sqrt((tree.slack.astype(np.float64) ** 2).sum())),
+        _reach(tree),
         kind,
         low,
         high,
@@ -226,6 +231,7 @@ def search(
         np.ascontiguousarray(target.T),
         guess,
         floor,
+        np.zeros(len(label)) if least_cost is None else least_cost,
         begins,
     )
     return position, reward, cost, int(looks)
@@ -250,6 +256,7 @@ def _search(  # noqa: PLR0912, PLR0915 -- one compiled loop; calls with arrays c
     target: Floats,
     guess: Ints,
     floor: Floats,
+    least_cost: Floats,
     begins: Ints,
 ) -> tuple[Ints, Floats, Floats, int]:
     """Answer all groups; group b holds the queries begins[b] ... begins[b + 1] - 1, all of one label."""
@@ -269,6 +276,7 @@ def _search(  # noqa: PLR0912, PLR0915 -- one compiled loop; calls with arrays c
         stack, level, lane = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
         urgency, bound = np.empty(room), np.empty((room, GROUP))
         child, hope, best = np.empty((FANOUT, GROUP)), np.empty(FANOUT), np.empty(GROUP)
+        dear = np.zeros(GROUP)
         x, aim = np.zeros((WIDTH, GROUP), np.float32), np.zeros((target.shape[0], GROUP))
         last_begin, last_end = 0, 0
         for group in range(chunk * CHUNK, min((chunk + 1) * CHUNK, groups)):
@@ -282,6 +290,7 @@ def _search(  # noqa: PLR0912, PLR0915 -- one compiled loop; calls with arrays c
                 for c in range(target.shape[0]):
                     aim[c, g] = target[c, q]
                 best[g] = floor[q] if g < count else np.inf
+                dear[g] = least_cost[q]
             for g in range(count):
                 q, previous_start = begin_q + g, -1
                 for s in range(-1, count + last_end - last_begin):
@@ -311,7 +320,7 @@ def _search(  # noqa: PLR0912, PLR0915 -- one compiled loop; calls with arrays c
                 if exceeded == 0:
                     continue
                 begin, at_level, base = stack[size], level[size], size
-                least = best.min()
+                least = (best + dear).min()
                 seen += _block_bounds(
                     at_level == 0,
                     centre,
@@ -366,49 +375,18 @@ def _search(  # noqa: PLR0912, PLR0915 -- one compiled loop; calls with arrays c
 # The nearest rows of every row under the fair metric, exactly, by branch and bound on the packed tree.
 
 
-NEAREST_CHUNK = 16
-"""Consecutive rows that one task answers."""
-
-
 def nearest(z: Floats, count: int) -> tuple[NDArray[np.int32], Singles]:
     """Find the `count` nearest rows of every row, itself among them."""
     tree = build_tree(z, bounding_coordinates(z))
-    filled = lane_maxima(np.zeros((1, len(z))), tree.order, tree.first)[0]
-    rows = tree.z, tree.order, tree.centre, tree.half, tree.slack, tree.first
-    return _nearest(*rows, tree.shrink, filled, count)
-
-
-@numba.njit(cache=True, fastmath=FAST, error_model="numpy")
-def _nearest_bounds(
-    centre: Singles,
-    begin: int,
-    half: Singles,
-    half_begin: int,
-    step: int,
-    query: Singles,
-    price: float,
-    best: float,
-    bound: Floats,
-) -> int:
-    """Lower the sixteen bounds by price · Σ max(|centre - query| - half, 0)²; skip those not above `best`."""
-    zero = np.float32(0.0)
-    seen = 0
-    for t in range(FANOUT):
-        if bound[t] > best:
-            seen += 1
-            total = zero
-            for c in range(len(query)):
-                gap = abs(centre[begin + t, c] - query[c]) - half[half_begin + t * step, c]
-                gap = gap if gap > zero else zero
-                total += gap * gap
-            bound[t] -= price * np.float64(total)
-    return seen
+    filled = lane_maxima(np.zeros((1, len(z))), tree.order, tree.first)
+    packed = tree.z, tree.order, tree.centre, tree.half, tree.first
+    return _nearest(*packed, 1.0 - tree.shrink, _reach(tree), filled, count)
 
 
 @numba.njit(cache=True)
-def _sift_down(keys: Floats, items: Ints, size: int) -> None:
-    """Restore the order of a heap, largest first, after its top was replaced."""
-    at = 0
+def _sift_down(keys: Floats, items: Ints, at: int) -> None:
+    """Restore the order of a heap, largest first, below an entry that was replaced."""
+    size = len(keys)
     while True:
         child = 2 * at + 1
         if child >= size:
@@ -422,68 +400,100 @@ def _sift_down(keys: Floats, items: Ints, size: int) -> None:
         at = child
 
 
-@numba.njit(cache=True, parallel=True, error_model="numpy")
-def _nearest(  # noqa: PLR0912 -- one compiled loop, as in `fairkit_similarity.search.descent`
+@numba.njit(cache=True, parallel=True, fastmath=FAST, error_model="numpy")
+def _nearest(  # noqa: PLR0912 -- one compiled loop, as `_search`
     z: Floats,
     rows: Ints,
     centre: Singles,
     half: Singles,
-    slack: Singles,
     first: Ints,
-    shrink: float,
+    price: float,
+    reach: Any,
     filled: Floats,
     count: int,
 ) -> tuple[NDArray[np.int32], Singles]:
-    """Answer all rows, which stand in the tree as `rows` says; a heap holds the nearest so far, the farthest on top."""
+    """Answer all rows, which stand in the tree as `rows` says, sixteen together.
+
+    A heap for each holds the nearest so far, the farthest on top; at first these are its neighbours in the tree.
+    """
     n = len(z)
-    leaves, top, price = first[1], len(first) - 2, 1.0 - shrink
+    leaves, top = first[1], len(first) - 2
     out = np.empty((n, count), np.int32)
     distance = np.empty((n, count), np.float32)
-    for chunk in numba.prange(-(-n // NEAREST_CHUNK)):
-        stack, level = np.empty(FANOUT * 20, np.int64), np.empty(FANOUT * 20, np.int64)
-        bound, child = np.empty(FANOUT * 20), np.empty(FANOUT)
-        keys, items = np.empty(count), np.empty(count, np.int64)
-        x = np.zeros(slack.shape[1], np.float32)
-        for here in range(chunk * NEAREST_CHUNK, min((chunk + 1) * NEAREST_CHUNK, n)):
-            for c in range(slack.shape[1]):
-                x[c] = centre[here, c]
-            keys[:] = np.inf
-            items[:] = here
-            keys[0], best = np.inf, -np.inf
-            size = 1
-            stack[0], level[0], bound[0] = first[top], top, np.inf
-            while size > 0:
-                size -= 1
-                # best: minus the distance of the farthest row in the heap
-                if bound[size] <= best:
-                    continue
-                begin, at_level, base = stack[size], level[size], size
-                for t in range(FANOUT):
-                    child[t] = filled[begin + t]
-                if at_level == 0:
-                    _nearest_bounds(centre, begin, slack, 0, 0, x, price, best, child)
-                    for t in range(FANOUT):
-                        if child[t] > best:
-                            far = squared_gap(z, begin + t, z, here)
-                            if -far > best:
-                                keys[0], items[0] = far, begin + t
-                                _sift_down(keys, items, count)
-                                best = -keys[0]
-                    continue
-                _nearest_bounds(centre, begin, half, begin - leaves, 1, x, price, best, child)
-                for t in range(FANOUT):
-                    if child[t] > best:
-                        at = size
-                        while at > base and bound[at - 1] > child[t]:
-                            bound[at], stack[at] = bound[at - 1], stack[at - 1]
-                            at -= 1
-                        bound[at] = child[t]
-                        stack[at] = first[at_level - 1] + (begin + t - first[at_level]) * FANOUT
-                        size += 1
-                for at in range(base, size):
-                    level[at] = at_level - 1
-            order = np.argsort(keys, kind="mergesort")
+    nothing = np.zeros((0, GROUP))
+    for group in numba.prange(-(-n // GROUP)):
+        room = FANOUT * 20
+        stack, level, lane = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
+        urgency, bound = np.empty(room), np.empty((room, GROUP))
+        child, hope, best = np.empty((FANOUT, GROUP)), np.empty(FANOUT), np.full(GROUP, np.inf)
+        keys, items = np.empty((GROUP, count)), np.empty((GROUP, count), np.int64)
+        x = np.zeros((WIDTH, GROUP), np.float32)
+        here, start = group * GROUP, max(min(group * GROUP - count // 2, n - count), 0)
+        for g in range(min(GROUP, n - here)):
+            for c in range(WIDTH):
+                x[c, g] = centre[here + g, c]
             for t in range(count):
-                out[rows[here], t] = rows[items[order[t]]]
-                distance[rows[here], t] = keys[order[t]]
+                keys[g, t], items[g, t] = squared_gap(z, start + t, z, here + g), start + t
+            for at in range(count // 2 - 1, -1, -1):
+                _sift_down(keys[g], items[g], at)
+            # best: minus the distance of the farthest row in the heap
+            best[g] = -keys[g, 0]
+        size = 1
+        stack[0], level[0] = first[top], top
+        bound[0, :] = np.inf
+        while size > 0:
+            size -= 1
+            exceeded = 0
+            for g in range(GROUP):
+                exceeded += bound[size, g] > best[g]
+            if exceeded == 0:
+                continue
+            begin, at_level, base = stack[size], level[size], size
+            _block_bounds(
+                at_level == 0,
+                centre,
+                begin,
+                half,
+                leaves,
+                reach,
+                x,
+                price,
+                LOSSES,
+                filled,
+                filled,
+                0,
+                nothing,
+                best.min(),
+                best,
+                child,
+                hope,
+            )
+            for t in range(FANOUT):
+                if hope[t] <= 0.0 or (at_level == 0 and start <= begin + t < start + count):
+                    continue
+                if at_level == 0:
+                    for g in range(min(GROUP, n - here)):
+                        if child[t, g] > best[g]:
+                            far = squared_gap(z, begin + t, z, here + g)
+                            if -far > best[g]:
+                                keys[g, 0], items[g, 0] = far, begin + t
+                                _sift_down(keys[g], items[g], 0)
+                                best[g] = -keys[g, 0]
+                    continue
+                at = size
+                while at > base and urgency[at - 1] > hope[t]:
+                    urgency[at], stack[at], lane[at] = urgency[at - 1], stack[at - 1], lane[at - 1]
+                    at -= 1
+                urgency[at], lane[at] = hope[t], t
+                stack[at] = first[at_level - 1] + (begin + t - first[at_level]) * FANOUT
+                size += 1
+            for at in range(base, size):
+                level[at] = at_level - 1
+                for g in range(GROUP):
+                    bound[at, g] = child[lane[at], g]
+        for g in range(min(GROUP, n - here)):
+            order = np.argsort(keys[g], kind="mergesort")
+            for t in range(count):
+                out[rows[here + g], t] = rows[items[g, order[t]]]
+                distance[rows[here + g], t] = keys[g, order[t]]
     return out, distance

@@ -288,12 +288,12 @@ def _exchanges(weights: Floats, bracket: Bracket) -> tuple[Ints, Floats, Floats]
 
 def model_minimum(weights: Floats, epsilon: float, bracket: Bracket) -> tuple[float, float]:
     """Minimise η ε + Σ_j w_j max(two lines of j) over the bracket."""
-    _, kinks, spends = _exchanges(weights, bracket)
+    queries, kinks, spends = _exchanges(weights, bracket)
     left = epsilon - float(weights @ bracket.high.cost)
     # the model is convex, piecewise linear: its minimum is the kink where what is spent passes ε
     over = np.flatnonzero(np.cumsum(spends) > left)
     eta = float(kinks[over[0]]) if len(over) else bracket.eta_low
-    share = shares(weights, epsilon, bracket)
+    share = _knapsack(len(weights), max(left, 0.0), queries, spends)
     gained = share * bracket.low.reward + (1.0 - share) * bracket.high.reward
     return eta, float(weights @ gained)
 
@@ -305,9 +305,12 @@ def shares(weights: Floats, epsilon: float, bracket: Bracket) -> Floats:
     best among all plans that use the two answers only (a fractional knapsack).
     """
     queries, _, spends = _exchanges(weights, bracket)
-    left = max(epsilon - float(weights @ bracket.high.cost), 0.0)
+    return _knapsack(len(weights), max(epsilon - float(weights @ bracket.high.cost), 0.0), queries, spends)
+
+
+def _knapsack(count: int, left: float, queries: Ints, spends: Floats) -> Floats:
     before = np.cumsum(spends) - spends
-    out = np.zeros(len(weights))
+    out = np.zeros(count)
     # by falling gain per distance, the last in part (Dantzig 1957)
     out[queries] = np.clip((left - before) / np.where(spends > 0.0, spends, 1.0), 0.0, 1.0)
     return out

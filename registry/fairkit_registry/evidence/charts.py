@@ -22,8 +22,8 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from importlib import resources
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairkit.errors import FairkitError
@@ -243,7 +243,7 @@ def declarations(auditors: frozenset[str] | None = None) -> dict[str, frozenset[
 @functools.cache
 def _ours() -> dict[str, frozenset[str]]:
     """Return the declarations of our auditors as `docs/make.py` wrote them: asking them takes numpy, and longer."""
-    text = resources.files("fairkit_registry").joinpath("schemas", "declared.json").read_text("utf-8")
+    text = Path(__file__).parent.parent.joinpath("schemas", "declared.json").read_text("utf-8")
     return {name: frozenset(names) for name, names in json.loads(text).items()}
 
 

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairkit.results.findings import is_conditions
@@ -26,6 +26,7 @@ CLOCK_SKEW = timedelta(minutes=5)
 TYPE = "https://fairkit.dev/fairness-audit/v1"
 """The predicate type. It is a name; nothing is ever fetched from it."""
 
+SCHEMAS = Path(__file__).parent.parent / "schemas"
 SCHEMA_FILE = "fairness-audit-1.schema.json"
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)", re.ASCII)
@@ -175,8 +176,7 @@ def checksums(body: Mapping[str, Any]) -> dict[str, Any]:
 @functools.cache
 def schema() -> dict[str, Any]:
     """Return the JSON Schema of the whole statement, as published; it refers to that of the report."""
-    text = resources.files("fairkit_registry").joinpath("schemas", SCHEMA_FILE).read_text("utf-8")
-    loaded: dict[str, Any] = json.loads(text)
+    loaded: dict[str, Any] = json.loads((SCHEMAS / SCHEMA_FILE).read_text("utf-8"))
     return loaded
 
 
