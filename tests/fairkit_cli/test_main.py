@@ -36,6 +36,32 @@ def test_threads_wait_quietly_unless_told_otherwise(monkeypatch, given, wanted):
     assert os.environ["OMP_WAIT_POLICY"] == wanted
 
 
+def test_libraries_that_were_imported_without_their_docstrings_are_whole():
+    """What stood in for a part of them is gone, and the part is there for who asks for it."""
+    code = (
+        "import sys; from fairkit_cli.process_environment import load_compute; load_compute()\n"
+        "assert not {'numpy._typing', 'pyarrow.vendored.docscrape'} & set(sys.modules)\n"
+        "import numpy as np, numpy.typing, pyarrow.compute as pc, pyarrow.vendored.docscrape as docs\n"
+        "assert np._typing.NDArray[np.float64] == np.typing.NDArray[np.float64] != list\n"
+        "assert docs.NumpyDocString('A text.')['Summary'] == ['A text.']\n"
+        "print(np.linalg.eigh(np.eye(2)).eigenvalues.tolist(), pc.min_max([3, 1]).as_py())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[1.0, 1.0] {'min': 1, 'max': 3}"
+
+
+def test_a_look_at_a_table_loads_no_pandas_and_no_other_auditor(loans_model):
+    arguments = ["fairkit", "data", str(loans_model.data), "--label", "decision", "--sensitive", "sex"]
+    code = (
+        f"import sys; sys.argv = {arguments!r}\nfrom fairkit_cli.main import app\n"
+        "try: app()\nexcept SystemExit: pass\nprint('LOADED', *sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.rpartition("LOADED")[2].split())
+    assert "fairkit_data" in loaded
+    assert not {"pandas", "fairkit_all_inputs", "fairkit_why", "onnxruntime"} & loaded
+
+
 def test_nothing_is_below_nothing():
     assert (number(-0.0), number(-0.02)) == ("0.000", "-0.020")
 
