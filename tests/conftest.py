@@ -32,7 +32,7 @@ LONGEST = (
 """Files that take longest, or bring a room of `TOGETHER` with them: begun first, so that no worker waits at the end."""
 
 TOGETHER = (
-    {"fairkit_all_inputs"}, {"fairkit_budro", "fairkit_individual", "fairkit_similarity"},
+    {"fairkit_all_inputs"}, {"fairkit_budro", "fairkit_individual", "fairkit_sensei", "fairkit_similarity"},
     {"fairkit_mlflow"}, {"fairkit_testing"}, {"distributed"}, {"sources"},
 )  # fmt: skip
 """Rooms whose tests run the same compiled loops, servers or environments: one worker has them, else two make each."""
@@ -107,6 +107,7 @@ def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A state folder of the tests' own: what registries and keys remember never goes to the user's."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("COLUMNS", raising=False)  # which workers of pytest set: text is as wide as in a pipe
+        os.unsetenv("COLUMNS")  # readline sets it for other processes alone
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
 

@@ -18,4 +18,6 @@ class LazyModule:
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # pytest looks for marks
+            raise AttributeError(name)
         return getattr(importlib.import_module(self._name), name)

@@ -134,10 +134,14 @@ def _modules(folder: str) -> list[Path]:
 
 
 @functools.cache
+def _nodes(path: Path) -> list[ast.AST]:
+    """Every import of a module, and every name that it gives, wherever in it."""
+    kinds = (ast.Import, ast.ImportFrom, ast.Name, ast.arg)
+    return [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, kinds)]
+
+
 def _statements(path: Path) -> list[ast.Import | ast.ImportFrom]:
-    """Every import of a module, wherever in it."""
-    nodes = ast.walk(ast.parse(path.read_text("utf-8")))
-    return [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+    return [node for node in _nodes(path) if isinstance(node, ast.Import | ast.ImportFrom)]
 
 
 def _imports(path: Path) -> set[str]:
@@ -224,7 +228,7 @@ EMPTY = {
 
 
 def test_local_names_say_what_they_hold():
-    nodes = [node for root in ROOTS for path in _modules(root) for node in ast.walk(ast.parse(path.read_text("utf-8")))]
+    nodes = [node for root in ROOTS for path in _modules(root) for node in _nodes(path)]
     names = [node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
     names += [node.arg for node in nodes if isinstance(node, ast.arg)]
     assert sum(name.strip("_") in EMPTY for name in names) <= 0.011 * len(names)

@@ -86,9 +86,7 @@ def test_findings_are_those_of_the_rows(name: str, measured: list[int], tmp_path
 @pytest.mark.long
 @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data(), rows=st.integers(40, 400), values=st.integers(2, 5))
-def test_distinct_rows_of_random_tables_give_the_numbers_of_all_rows(
-    measured: list[int], data: Any, rows: int, values: int
-):
+def test_tables_at_random(measured: list[int], data: Any, rows: int, values: int):
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     groups = [None, "", *(f"g{number}" for number in range(values))]
     group = rng.choice(len(groups), rows)

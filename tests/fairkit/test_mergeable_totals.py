@@ -163,7 +163,7 @@ def test_whether_scores_are_binned_does_not_depend_on_the_batches(
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda m: m.name)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(table=tables(weights="integer"))
 def test_a_weight_of_k_is_k_copies(metric: type[Metric], table: tuple[Rows, np.ndarray]) -> None:
     rows, groups = table
@@ -213,7 +213,7 @@ def test_second_moments_are_sums_of_products(table: tuple[Rows, np.ndarray]) -> 
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda m: m.name)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(table=tables())
 def test_values_lie_in_the_range_and_in_their_limits(metric: type[Metric], table: tuple[Rows, np.ndarray]) -> None:
     rows, groups = table

@@ -82,7 +82,7 @@ RATES = [("fnr",), ("fpr",), ("fnr", "fpr"), ("positive_rate",), ("fnr", "positi
 @pytest.mark.parametrize("rates", RATES)
 @pytest.mark.parametrize("weighted", [False, True])
 def test_gradient_is_the_lagrangians_derivative(groups, rates, weighted):
-    scores, labels, codes, weights, constraints, cells, multipliers = problem(groups, rates, weighted)
+    scores, labels, codes, weights, constraints, cells, multipliers = problem(groups, rates, weighted, n=80)
     counted = kernel.count_positive(scores, cells.codes, weights, 2 * groups)
     coefficients = constraints.coefficients(multipliers, constraints.true_rates(counted, cells), cells)
     gradient, hessian, _ = run(scores, cells, weights, *coefficients)

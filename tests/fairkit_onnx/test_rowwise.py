@@ -448,7 +448,7 @@ def _model(domain: str, name: str, version: int, one: Drawn) -> Any:
     return claimed, helper.make_model(graph, opset_imports=opsets, ir_version=8), fed
 
 
-TRIALS = 60
+TRIALS, ENOUGH = 60, 20
 
 
 @pytest.mark.parametrize(
@@ -458,6 +458,8 @@ def test_a_row_wise_operator_answers_a_row_alone_as_in_company(domain: str, name
     rng = np.random.default_rng([*name.encode()])
     shown = ran = 0
     for _ in range(TRIALS if not name.startswith("SVM") else 12):
+        if ran == ENOUGH:
+            break
         version = int(rng.choice(OPSETS[domain]))
         try:
             one = draw(name, rng, version)

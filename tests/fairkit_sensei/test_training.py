@@ -68,15 +68,18 @@ def test_one_seed_gives_one_network(method):
     assert not all(torch.equal(a, b) for a, b in zip(first, other, strict=True))
 
 
-class Wrapped(torch.nn.Module):
-    """The same network where its layers cannot be seen."""
+def wrapped(inner):
+    """Return the same network where its layers cannot be seen."""
 
-    def __init__(self, inner):
-        super().__init__()
-        self.inner = inner
+    class Wrapped(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = inner
 
-    def forward(self, x):
-        return self.inner(x)
+        def forward(self, x):
+            return self.inner(x)
+
+    return Wrapped()
 
 
 @pytest.mark.parametrize("method", ["sensei", "sensr", "erm"])
@@ -84,7 +87,7 @@ def test_hand_written_steps_and_automatic_ones_learn_the_same(method):
     x, y = tilted()
     start = fully_connected(2, (16,), 2, seed=3)
     fast = fit(x, y, method=method, epochs=3, module=start)
-    slow = fit(x, y, method=method, epochs=3, module=Wrapped(start))
+    slow = fit(x, y, method=method, epochs=3, module=wrapped(start))
     for one, two in zip(fast.history, slow.history, strict=True):
         assert one["objective"] == pytest.approx(two["objective"], rel=1e-3)
         assert one["multiplier"] == pytest.approx(two["multiplier"], rel=1e-3)
@@ -201,8 +204,8 @@ def test_logit_pairing_with_given_counterfactuals_makes_them_alike():
     ("change", "error", "says"),
     [
         ({"batch": 1}, ParameterError, "batch of 1 rows cannot hold 2 classes"),
-        ({"module": torch.nn.Linear(2, 5)}, ModelError, r"gives the shape \[2, 5\]"),
-        ({"module": torch.nn.Linear(3, 2)}, ModelError, "fails on rows of 2 features"),
+        ({"module": lambda: torch.nn.Linear(2, 5)}, ModelError, r"gives the shape \[2, 5\]"),
+        ({"module": lambda: torch.nn.Linear(3, 2)}, ModelError, "fails on rows of 2 features"),
         ({"module": "net"}, ModelError, "no torch module"),
         ({"directions": [[1.0, 0.0, 0.0]]}, DataError, "do not fit 2 features"),
         ({"directions": None, "sigma": np.eye(3)}, DataError, "2 features need"),
@@ -220,6 +223,7 @@ def test_logit_pairing_with_given_counterfactuals_makes_them_alike():
 )
 def test_bad_input_is_one_clear_error(change, error, says):
     x, y = tilted(60)
+    change = {name: value() if callable(value) else value for name, value in change.items()}
     with pytest.raises(error, match=says):
         fit_network(x, y, **({"directions": [[1.0, 0.0]]} | change))
 

@@ -129,7 +129,7 @@ def test_buckets_of_whole_numbers_and_text_are_even():
 @pytest.mark.long
 @settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 2**32 - 1), rows=st.integers(200, 900), values=st.integers(2, 6))
-def test_random_tables_give_the_numbers_of_their_rows(tmp_path_factory, seed, rows, values):
+def test_tables_at_random(tmp_path_factory, seed, rows, values):
     rng = np.random.default_rng(seed)
     groups = np.array([f"g{number}" for number in range(values)])
     table = pa.table(
