@@ -76,17 +76,8 @@ def _ours(folder: Path, user: int) -> bool:
     return stat.S_ISDIR(status.st_mode) and closed and os.access(folder, os.W_OK)
 
 
-def load_numpy() -> None:
-    """Import numpy without its docstrings and types for people who read code, which take half of the time."""
-    if "numpy" not in sys.modules:
-        docs = [_standing_in(f"numpy._core._add_newdocs{part}") for part in ("", "_scalars")]
-        with docs[0], docs[1], _standing_in("numpy._typing", NDArray=list):
-            import_module("numpy")
-
-
 def load_compute() -> None:
     """Import `pyarrow.compute` without the docstrings of its functions' options, which take half of the time."""
-    load_numpy()
     if "pyarrow.compute" not in sys.modules:
         with _standing_in("pyarrow.vendored.docscrape", NumpyDocString=lambda text: defaultdict(tuple)):
             import_module("pyarrow.compute")

@@ -40,14 +40,13 @@ def test_libraries_that_were_imported_without_their_docstrings_are_whole():
     """What stood in for a part of them is gone, and the part is there for who asks for it."""
     code = (
         "import sys; from fairkit_cli.process_environment import load_compute; load_compute()\n"
-        "assert not {'numpy._typing', 'pyarrow.vendored.docscrape'} & set(sys.modules)\n"
-        "import numpy as np, numpy.typing, pyarrow.compute as pc, pyarrow.vendored.docscrape as docs\n"
-        "assert np._typing.NDArray[np.float64] == np.typing.NDArray[np.float64] != list\n"
+        "assert 'pyarrow.vendored.docscrape' not in sys.modules\n"
+        "import pyarrow.compute as pc, pyarrow.vendored.docscrape as docs\n"
         "assert docs.NumpyDocString('A text.')['Summary'] == ['A text.']\n"
-        "print(np.linalg.eigh(np.eye(2)).eigenvalues.tolist(), pc.min_max([3, 1]).as_py())"
+        "print(pc.min_max([3, 1]).as_py())"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[1.0, 1.0] {'min': 1, 'max': 3}"
+    assert done.stdout.strip() == "{'min': 1, 'max': 3}"
 
 
 def test_a_look_at_a_table_loads_no_pandas_and_no_other_auditor(loans_model):

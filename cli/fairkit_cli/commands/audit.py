@@ -14,7 +14,6 @@ from fairkit_cli import options as opt
 from fairkit_cli.formats import text_of
 from fairkit_cli.options.data import Drop, Favorable, Features, Label, SensitiveColumns, option
 from fairkit_cli.packs import PackName, ToolScores, asked_by, counted_above_the_median
-from fairkit_cli.process_environment import load_numpy
 from fairkit_cli.terminal.output import exit_code, progress_bar, write
 
 if TYPE_CHECKING:
@@ -82,7 +81,6 @@ def run_audit(
     functions: Sequence[str] | None = None,
 ) -> Report:
     """Do what the command does up to the report."""
-    load_numpy()
     from fairkit.auditing.run import audit as run
     from fairkit_cli.config import load_announced
     from fairkit_cli.packs import chosen

@@ -10,7 +10,6 @@ import typer
 from fairkit_cli import options as opt
 from fairkit_cli.helping import as_options
 from fairkit_cli.plugins import new as projects
-from fairkit_cli.process_environment import load_numpy
 from fairkit_cli.terminal.output import echo, print_json, write
 
 if TYPE_CHECKING:
@@ -43,7 +42,6 @@ def list_plugins(output_format: opt.TableFormat = "table") -> None:
     """List every plugin: name, kinds, version, distribution, and whether it loads."""
     from fairkit.plugins.finding import explain_all
 
-    load_numpy()
     rows = explain_all()
     if output_format == "json":
         print_json([row.to_dict() for row in rows])

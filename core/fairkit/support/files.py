@@ -214,6 +214,19 @@ _WRONG: Mapping[str, tuple[str, Callable[[Any, Any], str | bool]]] = {
     "type": ("", lambda v, a: not _is(v, *_listed(a)) and f"{v!r} is not of type {str(_listed(a))[1:-1]}"),
 }
 """Of keywords about one type, or any: what is wrong with a value of the type, under the keyword's argument."""
+_INNER = {
+    "required",
+    "properties",
+    "additionalProperties",
+    "prefixItems",
+    "items",
+    "anyOf",
+    "oneOf",
+    "not",
+    "if",
+    "allOf",
+}
+_READ = _INNER | {"$ref", "then", "else", "$id", "$schema", "$defs", "title", "description"} | _WRONG.keys()
 
 
 def mistakes(value: Any, schema: Any, *others: Any, home: Any = None) -> Mistakes:  # noqa: PLR0912
@@ -256,6 +269,8 @@ def mistakes(value: Any, schema: Any, *others: Any, home: Any = None) -> Mistake
             address, _, pointer = argument.partition("#")
             document = next(one for one in others if one["$id"] == address) if address else home
             parts = [((), value, reduce(operator.getitem, pointer.split("/")[1:], document), document)]
+        elif name not in _READ:
+            raise NotImplementedError(f"the keyword {name!r} of a schema is not read")
         for text in texts:
             yield (), text
         for place, item, part, document in parts:

@@ -7,7 +7,6 @@ these for an object or two, which are filled without a compiled ``__init__``.
 from __future__ import annotations
 
 import dataclasses
-import re
 from dataclasses import MISSING, FrozenInstanceError, asdict, field, fields, is_dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -32,26 +31,13 @@ _WRITES = {
     "__hash__": {"unsafe_hash": True},
 }
 """What `dataclasses` is asked for, to write one method."""
-_ODD = re.compile("ClassVar|InitVar|KW_ONLY")
 
 
 def _frozen(cls: type, *, frozen: bool, init: bool = True, repr: bool = True, eq: bool = True, **options: bool) -> Any:
     explicit = {name for name, value in vars(cls).items() if name != "__hash__" or value is not None}
-    bases = [vars(base)["__dataclass_params__"] for base in cls.__mro__[1:] if "__dataclass_params__" in vars(base)]
-    mixed = not all(base.frozen for base in bases)  # which `dataclasses` refuses
-    kinds = vars(cls).get("__annotations__", {})
-    # what takes most of the time: it looks through texts for class variables, and compiles more below frozen classes
-    if kinds:
-        cls.__annotations__ = {name: kind if _ODD.search(str(kind)) else object for name, kind in kinds.items()}
-    for base in bases:
-        base.frozen = mixed and base.frozen
-    made: Any = dataclasses.dataclass(**_NOTHING, frozen=mixed, **options)(cls)
-    for params in (*bases, made.__dataclass_params__):
-        params.frozen = frozen
-    if kinds:
-        made.__annotations__ = kinds
-    for name in kinds.keys() & made.__dataclass_fields__.keys():
-        made.__dataclass_fields__[name].type = kinds[name]
+    child = any(map(is_dataclass, cls.__mro__[1:]))  # then `dataclasses` asks that both are frozen or none
+    made: Any = dataclasses.dataclass(**_NOTHING, frozen=child, **options)(cls)
+    made.__dataclass_params__.frozen = frozen
     asked = {"__init__": init, "__repr__": repr, "__eq__": eq, "__hash__": eq}
     methods = _SHARED | (_STATE if options.get("slots") else {})
     for name, method in (methods | {name: _Later(name, made) for name in _WRITES if asked[name]}).items():
