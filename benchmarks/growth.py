@@ -17,17 +17,18 @@ from commands import HERE, run, version
 from engines import make
 
 SIZES = {"rows": (10**4, 10**5, 10**6, 10**7), "columns": (10, 100, 1_000), "groups": (10, 100, 1_000, 10_000)}
-SIZES["people"] = (12_500, 50_000, 200_000, 1_000_000)
+SIZES |= {"people": (12_500, 50_000, 200_000, 1_000_000), "groups inside 4 strata": (10, 30, 100, 300, 1_000)}
 ROLES = "--label outcome --favorable 1 --sensitive group --predictions decision=decision,score=score"
 PEOPLE = "--auditor dif --set dif.fair_metric=euclidean --set dif.columns=x0,x1,x2,x3,x4,x5 --set dif.output=score"
 
 
 def command(kind: str, size: int, folder: Path) -> list[str]:
     """Write a table and return the command."""
-    path = folder / f"{kind}-{size}.parquet"
+    path = folder / f"{kind.replace(' ', '-')}-{size}.parquet"
     shape = {"rows": (size, 10, 0), "columns": (20_000, 2, size), "groups": (10**6, size, 0), "people": (size, 2, 6)}
-    make(path, *shape[kind])
-    return ["audit", "--data", str(path), *ROLES.split(), *(PEOPLE.split() if kind == "people" else [])]
+    make(path, *shape.get(kind, (200_000, size, 1)))
+    more = {"people": PEOPLE, "groups inside 4 strata": "--within x0:-0.7:0:0.7"}.get(kind, "")
+    return ["audit", "--data", str(path), *ROLES.split(), *more.split()]
 
 
 def main() -> None:

@@ -153,23 +153,33 @@ def jackknife(compute: Callable[[Array], Array], sums: Array) -> Noise:
     return noise_of(moved * (buckets - 1) / np.maximum(buckets, 1), there, np.abs(sums).sum(axis=2))
 
 
-def jackknife_pair(compute: Callable[[Array], Array], sums: Array, weights: Array) -> Noise:
-    """Return the noise of two numbers that are pooled over strata with the same weights."""
-    used = weights > 0
-    mine, used_weights = sums[used], weights[used]
-    total = mine.sum(axis=2, keepdims=True)
+def jackknife_pairs(compute: Callable[[Array], Array], sums: Array) -> Callable[[int, int, Array], Noise]:
+    """Return the noise of two groups' numbers that are pooled over strata with the same weights, [S].
+
+    `sums`: by stratum, group and bucket, shape [S, G, B, m].
+    """
+    total = sums.sum(axis=2, keepdims=True)
     with np.errstate(all="ignore"):
-        whole = used_weights @ np.asarray(compute(total), dtype=np.float64)[..., 0]
-        left = np.asarray(compute(total - mine), dtype=np.float64)
-        finite: NDArray[np.bool_] = np.asarray(np.isfinite(left).all(axis=1))
-        share = np.where(finite, used_weights[:, None], 0.0)
-        share = share / share.sum(axis=0)
-        without = (share[:, None] * np.where(finite[:, None], left, 0.0)).sum(axis=0)
-    there: NDArray[np.bool_] = np.asarray(np.any(mine != 0, axis=(0, 3)))
-    buckets = there.sum(axis=1, keepdims=True)
-    sizes = np.einsum("s,sgbm->gb", used_weights, np.abs(mine))  # as much as they count in the pooled number
-    moved = (whole[:, None] - without) * (buckets - 1) / np.maximum(buckets, 1)
-    return noise_of(moved, there | there[::-1], sizes)
+        numbers = np.asarray(compute(total), dtype=np.float64)[..., 0]
+        left = np.asarray(compute(total - sums), dtype=np.float64)
+    there, mass = np.any(sums != 0, axis=3), np.abs(sums).sum(axis=3)
+
+    def noise(a: int, b: int, weights: Array) -> Noise:
+        used, both = np.flatnonzero(weights > 0), np.array([a, b])
+        cells, used_weights = np.ix_(used, both), weights[used]
+        gone = left[cells]
+        finite: NDArray[np.bool_] = np.asarray(np.isfinite(gone).all(axis=1))
+        with np.errstate(all="ignore"):
+            share = np.where(finite, used_weights[:, None], 0.0)
+            share = share / share.sum(axis=0)
+            without = (share[:, None] * np.where(finite[:, None], gone, 0.0)).sum(axis=0)
+        some: NDArray[np.bool_] = there[cells].any(axis=0)
+        buckets = some.sum(axis=1, keepdims=True)
+        moved = ((used_weights @ numbers[cells])[:, None] - without) * (buckets - 1) / np.maximum(buckets, 1)
+        # a bucket's size is as much as it counts in the pooled number
+        return noise_of(moved, some | some[::-1], np.tensordot(used_weights, mass[cells], axes=1))
+
+    return noise
 
 
 def by_bucket(first: Array, groups: int) -> Array:

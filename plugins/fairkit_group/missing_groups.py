@@ -15,13 +15,13 @@ from fairkit.support.lazy_dataclass import dataclass, field, replace
 from fairkit_group.errors import LabelError, independent_boxes, of_rates, wrong_groups, wrong_outcomes
 from fairkit_group.ranking import SCORES, RocAuc
 from fairkit_group.rates import Box, disparity_bounds, of_key, of_metric
+from fairkit_group.stratified import MOST_AT_ONCE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairkit.metrics import Estimate, Metric, Rate
     from fairkit.statistics import Rows
-    from fairkit_group.stratified import Pair
 
     Array = NDArray[np.float64]
 
@@ -265,8 +265,8 @@ def allocated(metric: Metric, totals: Mapping[str, Any], without: Mapping[str, A
     return None
 
 
-def pooled_bounds(metric: Rate, known: Array, gone: Array, pairs: Sequence[Pair]) -> Array:
-    """Return the smallest and the largest pooled difference of pairs of groups, first minus second, shape [P, 2].
+def pooled_bounds(metric: Rate, known: Array, gone: Array, pairs: NDArray[np.intp]) -> Array:
+    """Return the smallest and the largest pooled difference of pairs [2, P], first minus second, shape [P, 2].
 
     `known` are the cells by stratum and group, shape [S, G, 4], `gone` those without a group, shape [S, 4]. In every
     stratum the difference lies between those of the groups' boxes, and the weight n_a n_b / (n_a + n_b) between that
@@ -278,15 +278,21 @@ def pooled_bounds(metric: Rate, known: Array, gone: Array, pairs: Sequence[Pair]
     box = _rate(over, counted, known.reshape(-1, 4), every, none, none)
     low, high = (end.reshape(known.shape[:2]) for end in (box.low, box.high))
     masses = known @ over, known @ over + (gone @ over)[:, None]
-    ends = np.empty((len(pairs), 2))
-    with np.errstate(all="ignore"):
-        for index, (a, b) in enumerate(pair.groups for pair in pairs):
+    ends = np.empty((pairs.shape[1], 2))
+    step = max(MOST_AT_ONCE // len(known), 1)
+    for start in range(0, len(ends), step):
+        a, b = pairs[:, start : start + step]
+        with np.errstate(all="ignore"):
             least, most = (np.nan_to_num(n[:, a] * n[:, b] / (n[:, a] + n[:, b])) for n in masses)
             for side, apart in enumerate((high[:, b] - low[:, a], high[:, a] - low[:, b])):
-                order = [s for s in np.argsort(-apart) if most[s] > 0]
-                d, w, more = apart[order], least[order], (most - least)[order]
-                top, base = (np.append(0, np.cumsum(more * of)) + (w * of).sum() for of in (d, np.ones(len(d))))
-                ends[index, side] = (2 * side - 1) * np.nanmax(top / base)
+                gap = np.where(most > 0, apart, -np.inf)  # strata without both come last, and weigh nothing
+                order = np.argsort(-gap, axis=0)
+                d, w, more = (np.take_along_axis(part, order, axis=0) for part in (gap, least, most - least))
+                d = np.where(np.isneginf(d), 0.0, d)
+                tops = (w * d).sum(axis=0) + np.cumsum(more * d, axis=0), (w * d).sum(axis=0)[None]
+                bases = w.sum(axis=0) + np.cumsum(more, axis=0), w.sum(axis=0)[None]
+                shares = np.concatenate([top / base for top, base in zip(tops, bases, strict=True)])
+                ends[start : start + step, side] = (2 * side - 1) * np.fmax.reduce(shares, axis=0)
     return ends
 
 

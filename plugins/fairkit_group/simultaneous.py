@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from fairkit.results.findings import Finding
     from fairkit.statistics import Sums
     from fairkit_group.finding_writer import About
-    from fairkit_group.stratified import Pair, Pooled
+    from fairkit_group.stratified import Pairs, Pooled
 
     Array = NDArray[np.float64]
 
@@ -209,66 +209,65 @@ def joint_quantile(pairs: int, confidence: float) -> float:
     return quantiles(pairs, confidence)[0]
 
 
-def largest_difference(pairs: Sequence[Pair], confidence: float) -> Spread:
+def largest_difference(pairs: Pairs, confidence: float) -> Spread:
     """Return the largest pooled |difference| of a pair, with the interval of `fairkit.intervals`."""
-    if not pairs:
+    if not len(pairs):
         return Spread(math.nan, math.nan, math.nan)
     inner, outer = quantiles(len(pairs), confidence)
-    near = [pair.difference_limits(inner) for pair in pairs]
-    far = [pair.difference_limits(outer) for pair in pairs]
+    near, far = pairs.difference_limits(inner), pairs.difference_limits(outer)
     return Spread(
-        max(abs(pair.difference) for pair in pairs),
-        max(max(low, -high, 0.0) for low, high in near),
-        max(max(high, -low) for low, high in far),
+        float(np.abs(pairs.differences).max()),
+        max(float(np.maximum(near[0], -near[1]).max()), 0.0),
+        float(np.maximum(far[1], -far[0]).max()),
     )
 
 
-def smallest_ratio(pairs: Sequence[Pair], confidence: float) -> Spread:
+def smallest_ratio(pairs: Pairs, confidence: float) -> Spread:
     """Return the smallest pooled ratio of a pair, in [0, 1]; NaN where a number is negative or all are 0."""
-    usable = [pair for pair in pairs if pair.values.min() >= 0 and pair.values.max() > 0]
-    if not usable or any(pair.values.min() < 0 for pair in pairs):
+    least, most = pairs.values.min(axis=0), pairs.values.max(axis=0)
+    usable = most > 0
+    if not usable.any() or (least < 0).any():
         return Spread(math.nan, math.nan, math.nan)
-    inner, outer = quantiles(len(usable), confidence)
+    inner, outer = quantiles(int(usable.sum()), confidence)
+    near, far = pairs.ratio_limits(inner)[1], pairs.ratio_limits(outer)[0]
     return Spread(
-        min(float(pair.values.min() / pair.values.max()) for pair in usable),
-        max(min(float(pair.ratio_limits(outer)[0].min()) for pair in usable), 0.0),
-        min(*(float(pair.ratio_limits(inner)[1].min()) for pair in usable), 1.0),
+        float((least[usable] / most[usable]).min()),
+        max(float(far[:, usable].min()), 0.0),
+        min(float(near[:, usable].min()), 1.0),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Odds:
-    """A pooled odds ratio of two groups, with the factor that the freedom of its variance asks for."""
+    """Pooled odds ratios of pairs of groups, with the factors that the freedom of their variances asks for."""
 
-    groups: tuple[int, int]
+    groups: NDArray[np.intp]  # shape [2, P]
     pooled: Pooled
-    stretch: Callable[[float], float]
+    stretch: Callable[[float], float | Array]
 
-    @property
-    def known(self) -> bool:
-        """Whether it is a number above 0 with an error."""
-        return math.isfinite(self.pooled.log_error) and 0 < self.pooled.value < math.inf
+    def __len__(self) -> int:
+        return len(self.groups[0])
 
-    def limits(self, z: float) -> tuple[float, float]:
-        """Return its limits for a normal quantile."""
+    def limits(self, z: float) -> tuple[Array, Array]:
+        """Return their limits for a normal quantile."""
         return self.pooled.limits(self.stretch(z))
 
 
-def smallest_odds(odds: Sequence[Odds], confidence: float) -> Spread:
+def smallest_odds(odds: Odds, confidence: float) -> Spread:
     """Return the smallest odds ratio, of either order of a pair, in [0, 1]."""
-    if not odds:
+    if not len(odds):
         return Spread(math.nan, math.nan, math.nan)
     inner, outer = quantiles(len(odds), confidence)
-    near = [ratio.limits(inner) for ratio in odds]
-    far = [ratio.limits(outer) for ratio in odds]
-    return Spread(
-        min(min(ratio.pooled.value, 1 / ratio.pooled.value) for ratio in odds),
-        min(min(low, 1 / high) for low, high in far),
-        min(1.0, *(min(high, 1 / low) for low, high in near)),
-    )
+    near, far, value = odds.limits(inner), odds.limits(outer), odds.pooled.value
+    with np.errstate(divide="ignore"):
+        return Spread(
+            float(np.minimum(value, 1 / value).min()),
+            float(np.minimum(far[0], 1 / far[1]).min()),
+            min(1.0, float(np.minimum(near[1], 1 / near[0]).min())),
+        )
 
 
-def worst_of(values: Sequence[float]) -> int:
+def worst_of(values: Sequence[float] | Array) -> int:
     """Return the place of the largest absolute value; 0 where there is none."""
     return int(np.argmax(np.abs(np.nan_to_num(np.asarray(values))))) if len(values) else 0
 

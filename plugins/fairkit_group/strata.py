@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,12 +18,12 @@ from fairkit_dependent import (
     STRATA_BUCKETS,
     by_bucket,
     doubts_of,
-    jackknife_pair,
+    jackknife_pairs,
     noise_of,
     score_influence,
 )
 from fairkit_group.rates import EVERYBODY, of_key, of_metric
-from fairkit_group.stratified import Pair, StratumCells, pairs_of, pooled_pair
+from fairkit_group.stratified import Pairs, StratumCells, pairs_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from fairkit.results.findings import Finding
     from fairkit_dependent import Noise
     from fairkit_group.section import Section
+    from fairkit_group.stratified import PairNoise
 
     Array = NDArray[np.float64]
 
@@ -83,39 +84,27 @@ class Strata:
             return self._mean(metric, totals).inverse_variance()
         return self._other(metric, metric.estimate(totals, rng), totals)
 
-    def pair(self, metric: Metric, cells: StratumCells, a: int, b: int) -> Pair:
-        """Pool two groups' numbers."""
+    def pairs(self, metric: Metric, cells: StratumCells, reference: int | None = None) -> Pairs:
+        """Pool every pair of groups, or every group with the reference, that some stratum has."""
+        return Pairs(cells, pairs_of(self.groups, reference), self._noise(metric))
+
+    def _noise(self, metric: Metric) -> PairNoise | None:
+        """Return what buckets of clusters say of two groups' pooled numbers; None without clusters."""
         sums = of_metric(self.buckets, metric)
         if sums is None:
-            return pooled_pair(cells, a, b)
+            return None
         if isinstance(sums, ScoreTable):
-            return pooled_pair(cells, a, b, lambda weights: self._score_noise(metric, sums, (a, b), weights))
+            mass = sums.mass.sum(axis=(0, 2)).reshape(len(self.names), self.groups, STRATA_BUCKETS)
+            return partial(_score_noise, mass, *self.influence(metric, sums))
         shaped = by_bucket(sums, len(self.names) * self.groups)
-        shaped = shaped.reshape(len(self.names), self.groups, *shaped.shape[1:])[:, [a, b]]
-
-        def noise(weights: Array) -> Noise:
-            return jackknife_pair(metric.compute, shaped, weights)
-
-        return pooled_pair(cells, a, b, noise)
+        shaped = shaped.reshape(len(self.names), self.groups, *shaped.shape[1:])
+        return jackknife_pairs(metric.compute, shaped)
 
     def influence(self, metric: Metric, table: ScoreTable) -> tuple[Array, NDArray[np.bool_]]:
         """Return how far buckets pull a function of scores in every stratum and group, and which do, [S, G, B]."""
         pull, there = score_influence(metric, table, len(self.names) * self.groups, STRATA_BUCKETS)
         shape = (len(self.names), self.groups, STRATA_BUCKETS)
         return pull.reshape(shape), there.reshape(shape)
-
-    def _score_noise(self, metric: Metric, table: ScoreTable, pair: tuple[int, int], weights: Array) -> Noise:
-        pull, there = self.influence(metric, table)
-        used, places = weights > 0, list(pair)
-        pooled = np.einsum("s,sgb->gb", weights[used], pull[used][:, places])
-        some: NDArray[np.bool_] = np.asarray(there[used][:, places].any(axis=0))
-        mass = table.mass.sum(axis=(0, 2)).reshape(len(self.names), self.groups, STRATA_BUCKETS)
-        return noise_of(pooled, some | some[::-1], mass[used][:, places].sum(axis=0))
-
-    def pairs(self, metric: Metric, cells: StratumCells, reference: int | None = None) -> list[Pair]:
-        """Pool every pair of groups, or every group with the reference, that some stratum has."""
-        found = [self.pair(metric, cells, a, b) for a, b in pairs_of(self.groups, reference)]
-        return [pair for pair in found if pair.known]
 
     def _shaped(self, values: Array) -> Array:
         return np.asarray(values, dtype=np.float64).reshape(len(self.names), self.groups)
@@ -175,6 +164,15 @@ class Strata:
             share=False,
             inflated=estimate.inflated,
         )
+
+
+def _score_noise(mass: Array, pull: Array, there: NDArray[np.bool_], a: int, b: int, weights: Array) -> Noise:
+    """Return the noise of two groups' pooled numbers, from buckets' pulls and masses, [S, G, B]."""
+    used = np.flatnonzero(weights > 0)
+    cells = np.ix_(used, np.array([a, b]))
+    some: NDArray[np.bool_] = np.asarray(there[cells].any(axis=0))
+    pooled = np.tensordot(weights[used], pull[cells], axes=1)
+    return noise_of(pooled, some | some[::-1], mass[cells].sum(axis=0))
 
 
 # Gaps in true positive rates over all classes: their root mean square, mean and maximum (Romanov et al. 2019).
@@ -237,7 +235,7 @@ class ClassGaps:
             norm, size = (_length, np.sqrt(count)) if name == "class_gap_rms" else (partial(np.sum, axis=0), count)
             point = norm(gaps) / size
             high = point + self._above(name, out) / size
-            low = point - (norm(inner) if self.dependent else self._noise(name, joint, norm)) / size
+            low = point - norm(inner) / size if self.dependent else self._least(gaps, joint, norm, size)
         return Spread(float(point.max()), max(0.0, float(low.max())), min(1.0, float(high.max())))
 
     def _of_all(self, confidence: float) -> float:
@@ -251,12 +249,21 @@ class ClassGaps:
             return _length(widths) if self.dependent else np.asarray(widths.max(axis=0))
         return np.asarray(widths.sum(axis=0)) if self.dependent else _length(widths)
 
-    def _noise(self, name: str, confidence: float, norm: Callable[[Array], Array]) -> Array:
-        """Return the quantile of the length of the noise, by pair."""
-        gaps = self.gaps
-        errors = self.half_widths(confidence)[:, np.isfinite(gaps).any(axis=0)] / two_sided(confidence)
-        quantile = (1 + confidence) / 2
-        return np.array([np.quantile(norm((self.draws * error).T), quantile) for error in errors.T])
+    def _least(self, gaps: Array, confidence: float, norm: Callable[[Array], Array], size: Array) -> Array:
+        """Return the largest lower end of a pair: its length less the quantile of its noise; 0 where none is above."""
+        errors = self.half_widths(confidence)[:, np.isfinite(self.gaps).any(axis=0)] / two_sided(confidence)
+        quantile, lengths = (1 + confidence) / 2, norm(gaps)
+        # the noise is at least as long as that of any one class, and as if all had the smallest error
+        alone, together = np.quantile(self.draws, quantile, axis=0), np.quantile(norm(self.draws.T), quantile)
+        least = np.maximum((alone[:, None] * errors).max(axis=0), together * errors.min(axis=0))
+        bounds = (lengths - least * (1 - 1e-9)) / size
+        low = 0.0
+        for pair in np.argsort(-bounds):
+            if bounds[pair] <= low:
+                break
+            noise = float(np.quantile(norm((self.draws * errors[:, pair]).T), quantile))
+            low = max(low, float(lengths[pair] - noise) / float(size[pair]))
+        return np.array(low)
 
 
 def _length(values: Array) -> Array:
@@ -276,7 +283,7 @@ def over_classes(sections: Sequence[Section]) -> list[Finding]:
     for name in NAMES:
         caveats = _caveats(measured, name)
         evidence = _by_class(measured, gaps) | _unknown(name, measured, gaps)
-        result.append(first.over_classes(name, partial(gaps.spread, name), evidence, caveats))
+        result.append(first.over_classes(name, cache(partial(gaps.spread, name)), evidence, caveats))
     return result
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,10 +17,10 @@ from fairkit_group.between import surely_apart
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairkit.intervals import Limits
     from fairkit_dependent import Noise
 
     Array = NDArray[np.float64]
+    PairNoise = Callable[[int, int, Array], Noise]  # of two groups whose strata have weights
 
 
 # Two groups compared inside strata and pooled: the same weights of the strata for both groups.
@@ -64,81 +63,155 @@ def _own_variance(cells: StratumCells) -> Array:
         return np.asarray(squares.sum(axis=0) / degrees.sum(axis=0))
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """Two groups' pooled numbers."""
+class Pairs:
+    """Pairs of groups, each pooled over the strata that have both; pairs without such a stratum are left out.
 
-    groups: tuple[int, int]  # their places
-    values: Array  # V_a and V_b; NaN where no stratum has both
-    limits: Limits  # of the two, each for itself
-    weights: Array  # W_s, shape [S]
-    sizes: tuple[float, float]  # rows of each group in the strata that count
-    correlation: Array | None = None
-    inflated: tuple[Array, Callable[[float], Array]] | None = None  # as that of `Estimate`, of the two pooled numbers
+    Numbers come as [2, P], one row for each side of the pairs. What they are made from is held for a block of pairs at
+    a time, and made again where there are many pairs: memory has no squares of groups times strata.
+    """
 
-    def difference_limits(self, z: float) -> tuple[float, float]:
-        """Return the limits of V_a - V_b."""
-        first, second = np.array([0]), np.array([1])
-        if self.inflated is not None:
-            both = Estimate(self.values, self.limits, inflated=self.inflated)
-            ends = -surely_apart(both, z, second, first), surely_apart(both, z, first, second)
-            return float(ends[0][0]), float(ends[1][0])
-        low, high = difference_limits(self.values, self.limits, z, first, second, self.correlation)
-        return float(low[0]), float(high[0])
+    def __init__(self, cells: StratumCells, groups: NDArray[np.intp], noise: PairNoise | None = None) -> None:
+        self.cells, self.noise = cells, noise
+        known = [*map(self._block, self._cut(groups))]
+        self.groups = np.concatenate([block.groups for block in known], axis=1)  # their places
+        self.values = np.concatenate([block.value for block in known], axis=1)
+        self.rows = np.concatenate([block.rows for block in known], axis=1)  # of each group in the strata that count
+        self._kept = known if len(self) <= MOST_KEPT else None
+
+    def __len__(self) -> int:
+        return len(self.groups[0])
+
+    @property
+    def differences(self) -> Array:
+        """V_a - V_b, shape [P]."""
+        return np.asarray(self.values[0] - self.values[1])
+
+    def difference_limits(self, z: float) -> tuple[Array, Array]:
+        """Return the limits of V_a - V_b, shapes [P]."""
+        return self._limits(lambda block: block.difference_limits(z))
 
     def ratio_limits(self, z: float) -> tuple[Array, Array]:
-        """Return the limits of V_a / V_b and of V_b / V_a, shapes [2]."""
+        """Return the limits of V_a / V_b and of V_b / V_a, shapes [2, P]."""
         first, second = np.array([0, 1]), np.array([1, 0])
-        return ratio_limits(self.values, self.limits, z, first, second, self.correlation)
+        return self._limits(lambda block: ratio_limits(block.value, block.limits, z, first, second, block.correlation))
 
-    @property
-    def known(self) -> bool:
-        """Whether some stratum has both groups."""
-        return bool(np.isfinite(self.values).all())
+    def _limits(self, of: Callable[[_Pooled], tuple[Array, Array]]) -> tuple[Array, Array]:
+        ends = [of(block) for block in self._kept or map(self._block, self._cut(self.groups))]
+        return np.concatenate([low for low, _ in ends], axis=-1), np.concatenate([high for _, high in ends], axis=-1)
 
-    @property
-    def difference(self) -> float:
-        """V_a - V_b."""
-        return float(self.values[0] - self.values[1])
+    def _cut(self, groups: NDArray[np.intp]) -> list[NDArray[np.intp]]:
+        step = max(MOST_AT_ONCE // max(len(self.cells.values), 1), 1)
+        return [groups[:, start : start + step] for start in range(0, max(groups.shape[1], 1), step)]
+
+    def _block(self, groups: NDArray[np.intp]) -> _Pooled:
+        return _pooled(self.cells, groups, self.noise)
 
 
-def shared_weights(cells: StratumCells, a: int, b: int) -> Array:
-    """Return the weights of the strata for two groups, shape [S], adding up to 1; NaN where no stratum has both."""
-    both = np.isfinite(cells.values[:, [a, b]]).all(axis=1)
-    first, second = cells.mass[:, a], cells.mass[:, b]
+MOST_AT_ONCE = 1 << 18
+"""Strata times pairs of groups that are pooled at once."""
+
+MOST_KEPT = 1 << 17
+"""So many pairs' pooled numbers are kept between two confidences; those of more are made again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pooled:
+    """Numbers of pairs of groups with the same weights of the strata for both; shapes [2, P]."""
+
+    groups: NDArray[np.intp]
+    value: Array
+    variance: Array
+    cube: Array
+    rows: Array
+    equal: Array
+    degrees: Array
+    span: tuple[float, float]
+    share: bool
+    correlation: Array | None  # of the two numbers, shape [2, 2, P]
+    inflated: tuple[Array, Callable[[float], Array]] | None = None  # as that of `Estimate`, of the pooled numbers
+
+    def limits(self, z: float) -> tuple[Array, Array]:
+        """Return the limits of each number for itself."""
+        return _of_share(self, z) if self.share else _of_mean(self, z)
+
+    def difference_limits(self, z: float) -> tuple[Array, Array]:
+        first, second = np.array(0), np.array(1)
+        if self.inflated is not None:
+            both = Estimate(self.value, self.limits, inflated=self.inflated)
+            return -surely_apart(both, z, second, first), surely_apart(both, z, first, second)
+        low, high = self.limits(z)
+        return difference_limits(self.value.T, lambda _: (low.T, high.T), z, first, second, self.correlation)
+
+
+def shared_weights(cells: StratumCells, groups: NDArray[np.intp]) -> Array:
+    """Return the weights of the strata for pairs of groups, shape [S, P], adding up to 1; 0 where no stratum has both.
+
+    `groups`: the places of each pair, shape [2, P].
+    """
+    both = np.isfinite(cells.values[:, groups]).all(axis=1)
+    first, second = cells.mass[:, groups[0]], cells.mass[:, groups[1]]
     with np.errstate(divide="ignore", invalid="ignore"):
         # Mantel and Haenszel's n_a n_b / (n_a + n_b)
         weights = np.where(both & (first + second > 0), first * second / (first + second), 0.0)
-        return np.asarray(weights / weights.sum())
+        return np.asarray(np.nan_to_num(weights / weights.sum(axis=0)))
 
 
-def pooled_pair(cells: StratumCells, a: int, b: int, noise: Callable[[Array], Noise] | None = None) -> Pair:
-    """Pool two groups over the strata that have both."""
-    weights = shared_weights(cells, a, b)
+def _pooled(cells: StratumCells, groups: NDArray[np.intp], noise: PairNoise | None) -> _Pooled:
+    """Pool pairs of groups over the strata that have both."""
+    weights = shared_weights(cells, groups)
+    known = (weights > 0).any(axis=0)
+    groups, weights = groups[:, known], weights[:, None, known]  # [2, P] and [S, 1, P]
     used = weights > 0
-    if not used.any():
-        nothing = np.full(2, np.nan)
-        return Pair((a, b), nothing, lambda z: (nothing, nothing), np.zeros_like(weights), (0.0, 0.0))
-    parts = [_standardised(cells, weights[used], used, group) for group in (a, b)]
-    weights = np.where(used, weights, 0.0)
-    correlation = None
-    if noise is not None:
-        seen = noise(weights)
-        parts = [part.dependent(seen, index) for index, part in enumerate(parts)]
-        correlation = seen.correlation
+    values, sizes, variance, cube = (
+        np.where(used, part[:, groups], 0.0) for part in (cells.values, cells.sizes, cells.variance, cells.cube)
+    )
+    thin = used & (sizes < THIN)
+    if thin.any():
+        alone = _thin_variance(cells, weights, values, sizes, thin, groups)
+        variance = np.where(thin, alone / np.maximum(sizes, 1e-12), variance)
+    squared = weights**2
+    total = (squared * variance).sum(axis=0)
+    degrees = np.where(used, np.where(thin, 0.5, np.maximum(sizes - 1, 0.5)), 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # Satterthwaite (1946): degrees (Σ W² v)² / Σ (W² v)² / ν
+        spread = np.where(used, squared**2 * variance**2 / degrees, 0.0).sum(axis=0)
+        made = _Pooled(
+            groups=groups,
+            value=(weights * values).sum(axis=0),
+            variance=total,
+            cube=(weights**3 * cube).sum(axis=0),
+            rows=sizes.sum(axis=0),
+            equal=1 / np.where(used, squared / sizes, 0.0).sum(axis=0),
+            degrees=np.where(spread > 0, total**2 / spread, degrees.sum(axis=0)),
+            span=cells.span,
+            share=cells.share,
+            correlation=None,
+            inflated=_inflated(cells, weights, groups),
+        )
+    return made if noise is None else _dependent(made, [noise(*pair, w) for pair, w in _each(groups, weights)])
 
-    @functools.cache
-    def limits(z: float) -> tuple[Array, Array]:
-        ends = [part.limits(z) for part in parts]
-        return np.array([end[0] for end in ends]), np.array([end[1] for end in ends])
 
-    values = np.array([part.value for part in parts])
-    inflated = _inflated(cells, weights, (a, b))
-    return Pair((a, b), values, limits, weights, (parts[0].rows, parts[1].rows), correlation, inflated)
+def _each(groups: NDArray[np.intp], weights: Array) -> Iterator[tuple[tuple[int, int], Array]]:
+    for index in range(groups.shape[1]):
+        yield (int(groups[0, index]), int(groups[1, index])), weights[:, 0, index]
+
+
+def _dependent(pooled: _Pooled, noises: Sequence[Noise]) -> _Pooled:
+    """Return numbers with the noise of buckets, that of each pair."""
+    if not noises:
+        return pooled
+    variance, skewness, equal, degrees = (
+        np.stack([getattr(noise, name) for noise in noises], axis=1)
+        for name in ("variance", "skewness", "buckets", "degrees")
+    )
+    together = np.stack([noise.correlation for noise in noises], axis=2)
+    return replace(
+        pooled, variance=variance, cube=skewness * variance**1.5, equal=equal, degrees=degrees, correlation=together
+    )
 
 
 def _inflated(
-    cells: StratumCells, weights: Array, pair: tuple[int, int]
+    cells: StratumCells, weights: Array, groups: NDArray[np.intp]
 ) -> tuple[Array, Callable[[float], Array]] | None:
     """Return how much pooled numbers are too large, where the strata's are.
 
@@ -148,129 +221,73 @@ def _inflated(
     if cells.inflated is None:
         return None
     mean, most = cells.inflated
-    used = weights > 0
-    parts = weights[used, None] * np.sqrt(cells.variance[used][:, list(pair)])
+    parts = np.where(weights > 0, weights * np.sqrt(cells.variance[:, groups]), 0.0)
     with np.errstate(all="ignore"):
         center = mean * np.nan_to_num(parts.sum(axis=0) / np.sqrt((parts**2).sum(axis=0)), nan=1.0)
     return center, lambda z: np.asarray(center + most(z) - mean)
 
 
-@dataclass(frozen=True, slots=True)
-class _Standardised:
-    """One group's number with the weights of the strata."""
-
-    value: float
-    variance: float
-    cube: float
-    rows: float
-    equal: float
-    degrees: float
-    span: tuple[float, float]
-    share: bool
-
-    def dependent(self, noise: Noise, index: int) -> _Standardised:
-        """Return it with the noise of buckets."""
-        variance = float(noise.variance[index])
-        return replace(
-            self,
-            variance=variance,
-            cube=float(noise.skewness[index]) * variance**1.5,
-            equal=float(noise.buckets[index]),
-            degrees=float(noise.degrees[index]),
-        )
-
-    def limits(self, z: float) -> tuple[float, float]:
-        return _of_share(self, z) if self.share else mean_of(self, z)
-
-
-def _of_share(share: _Standardised, z: float) -> tuple[float, float]:
-    """Return the limits of a share from its variance, by way of an effective number of rows."""
+def _of_share(share: _Pooled, z: float) -> tuple[Array, Array]:
+    """Return the limits of shares from their variances, by way of an effective number of rows."""
     inner = share.value * (1 - share.value)
-    # p (1 - p) / n' = variance
-    rows = inner / share.variance if share.variance > 0 and inner > 0 else share.equal
-    factor = float((z / student(z, np.array(share.degrees + 1))) ** 2)
-    low, high = weighted_share_limits(np.array([share.value]), np.array([rows * factor]), z)
-    return float(low[0]), float(high[0])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # p (1 - p) / n' = variance
+        rows = np.where((share.variance > 0) & (inner > 0), inner / share.variance, share.equal)
+    factor = (z / student(z, share.degrees + 1)) ** 2
+    return weighted_share_limits(share.value, rows * factor, z)
 
 
-def mean_of(standardised: _Standardised, z: float) -> tuple[float, float]:
-    """Return the limits of a mean from its variance and skewness."""
-    error = math.sqrt(max(standardised.variance, 0.0))
-    if not math.isfinite(error):
-        return standardised.span
-    if error < ROUNDING * abs(standardised.value):  # equal numbers: what is left depends on how they were added up
-        error = 0.0
-    widen = float(student(z, np.array(standardised.degrees + 1)) / student(z, np.array(max(standardised.rows, 2.0))))
-    seen = np.array([standardised.span[0]]), np.array([standardised.span[1]])
+def _of_mean(mean: _Pooled, z: float) -> tuple[Array, Array]:
+    """Return the limits of means from their variances and skewness."""
     with np.errstate(all="ignore"):
-        low, high = mean_limits(
-            np.array([standardised.value]),
-            np.array([error * widen]),
-            np.array([standardised.cube / error**3 if error > 0 else 0.0]),
-            np.array([max(standardised.rows, 2.0)]),
-            seen,
-            z,
-        )
-    return float(low[0]), float(high[0])
-
-
-def _standardised(cells: StratumCells, weights: Array, used: NDArray[np.bool_], place: int) -> _Standardised:
-    values, sizes = cells.values[used, place], cells.sizes[used, place]
-    variance, cube = cells.variance[used, place].copy(), cells.cube[used, place]
-    thin = sizes < THIN
-    if thin.any():
-        variance[thin] = _thin_variance(cells, weights, values, sizes, thin, place) / np.maximum(sizes[thin], 1e-12)
-    squared = weights**2
-    total = float((squared * variance).sum())
-    degrees = np.where(thin, 0.5, np.maximum(sizes - 1, 0.5))
-    # Satterthwaite (1946): degrees (Σ W² v)² / Σ (W² v)² / ν
-    spread = float((squared**2 * variance**2 / degrees).sum())
-    return _Standardised(
-        value=float((weights * values).sum()),
-        variance=total,
-        cube=float((weights**3 * cube).sum()),
-        rows=float(sizes.sum()),
-        equal=float(1 / (squared / sizes).sum()),
-        degrees=float(total**2 / spread) if spread > 0 else float(degrees.sum()),
-        span=cells.span,
-        share=cells.share,
-    )
+        error = np.sqrt(np.maximum(mean.variance, 0.0))
+        # equal numbers: what is left depends on how they were added up
+        error = np.where(error < ROUNDING * np.abs(mean.value), 0.0, error)
+        rows = np.maximum(mean.rows, 2.0)
+        widen = student(z, mean.degrees + 1) / student(z, rows)
+        seen = np.array(mean.span[0]), np.array(mean.span[1])
+        skewness = np.where(error > 0, mean.cube / error**3, 0.0)
+        low, high = mean_limits(mean.value, error * widen, skewness, rows, seen, z)
+    return np.where(np.isfinite(error), low, mean.span[0]), np.where(np.isfinite(error), high, mean.span[1])
 
 
 def _thin_variance(
-    cells: StratumCells, weights: Array, values: Array, sizes: Array, thin: NDArray[np.bool_], index: int
-) -> float:
-    """Return the variance of one row in the thin cells of a group, at most overestimated.
+    cells: StratumCells, weights: Array, values: Array, sizes: Array, thin: NDArray[np.bool_], groups: NDArray[np.intp]
+) -> Array:
+    """Return the variance of one row in the thin cells of groups, at most overestimated, shape [2, P].
 
     Of shares it is p (1 - p) at their weighted mean: by concavity no less than the mean over the cells. Of other
     numbers it is the variance inside the group's other cells.
     """
-    if cells.share:
-        parts = weights[thin] ** 2 / sizes[thin]
-        mean = float((parts * values[thin]).sum() / parts.sum())
-        return max(mean * (1 - mean), 1e-12)
-    variance = float(_own_variance(cells)[index])
-    if math.isfinite(variance):
-        return variance
-    return float(values.var(ddof=1)) if len(values) > 1 else math.nan
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if cells.share:
+            parts = np.where(thin, weights**2 / sizes, 0.0)
+            mean = (parts * values).sum(axis=0) / parts.sum(axis=0)
+            return np.asarray(np.maximum(mean * (1 - mean), 1e-12))
+        variance = _own_variance(cells)[groups]
+        used = np.broadcast_to(weights > 0, values.shape)
+        count = used.sum(axis=0)
+        away = np.where(used, values - values.sum(axis=0) / count, 0.0)
+        among = (away**2).sum(axis=0) / np.where(count > 1, count - 1, np.nan)
+    return np.where(np.isfinite(variance), variance, among)
 
 
-def pairs_of(groups: int, reference: int | None = None) -> list[tuple[int, int]]:
-    """Return the pairs that are compared: every group with the reference, or all pairs."""
-    if reference is not None:
-        return [(g, reference) for g in range(groups) if g != reference]
-    return [(a, b) for a in range(groups) for b in range(a + 1, groups)]
+def pairs_of(groups: int, reference: int | None = None) -> NDArray[np.intp]:
+    """Return the pairs that are compared, shape [2, P]: every group with the reference, or all pairs."""
+    if reference is None:
+        return np.stack(np.triu_indices(groups, 1))
+    return np.stack([np.delete(np.arange(groups), reference), np.full(groups - 1, reference)])
 
 
 def single_pair(
     cells: StratumCells, stratum: int, a: int, b: int, variances: tuple[Array, Array] | None = None
-) -> Pair:
+) -> Pairs:
     """Return two groups' numbers in one stratum, as if it were all of them."""
     parts = {name: getattr(cells, name)[[stratum]] for name in ("values", "mass", "sizes", "cube")}
     variance = cells.variance[[stratum]].copy()
     if variances is not None:
         variance[0, a], variance[0, b] = variances[0][stratum], variances[1][stratum]
-    return pooled_pair(replace(cells, variance=np.nan_to_num(variance), **parts), a, b)
+    return Pairs(replace(cells, variance=np.nan_to_num(variance), **parts), np.array([[a], [b]]))
 
 
 # Two groups and a yes or no in strata: Mantel and Haenszel's pooled ratios, and the tests that go with them.
@@ -294,16 +311,16 @@ class Test:
 
 @dataclass(frozen=True, slots=True)
 class Pooled:
-    """A ratio pooled over strata; `log_error` is the standard error of its logarithm."""
+    """Ratios pooled over strata, shape [P]; `log_error` is the standard error of their logarithms."""
 
-    value: float
-    log_error: float
+    value: Array
+    log_error: Array
 
-    def limits(self, z: float) -> tuple[float, float]:
+    def limits(self, z: float | Array) -> tuple[Array, Array]:
         """Return the limits for a normal quantile."""
         with np.errstate(all="ignore"):
             step = np.exp(z * self.log_error)
-            return float(self.value / step), float(self.value * step)
+            return self.value / step, self.value * step
 
 
 def usable(tables: Array) -> NDArray[np.bool_]:
@@ -314,31 +331,31 @@ def usable(tables: Array) -> NDArray[np.bool_]:
 def odds_ratio(tables: Array, effective: Array | None = None) -> Pooled:
     """Pool the odds ratio (Mantel & Haenszel 1959) with the variance of Robins, Breslow & Greenland (1986).
 
-    The variance holds for few large strata and for many small ones.
+    The variance holds for few large strata and for many small ones. `tables`: shape [..., S, 2, 2].
     """
     value = _ratio_of_odds(tables)
     counts = tables if effective is None else effective
-    a, b, c, d = (counts[:, i, j] for i in (0, 1) for j in (0, 1))
+    a, b, c, d = (counts[..., i, j] for i in (0, 1) for j in (0, 1))
     with np.errstate(divide="ignore", invalid="ignore"):
         n = a + b + c + d
         # ψ = Σ R_s / Σ S_s with R = a d / n and S = b c / n; P = (a + d) / n, Q = (b + c) / n
         r, s = _per(a * d, n), _per(b * c, n)
         p, q = _per(a + d, n), _per(b + c, n)
-        total_r, total_s = r.sum(), s.sum()
+        total_r, total_s = r.sum(axis=-1), s.sum(axis=-1)
         # Var log ψ = Σ PR / (2 R²) + Σ (PS + QR) / (2 R S) + Σ QS / (2 S²)
         variance = (
-            (p * r).sum() / (2 * total_r**2)
-            + (p * s + q * r).sum() / (2 * total_r * total_s)
-            + (q * s).sum() / (2 * total_s**2)
+            (p * r).sum(axis=-1) / (2 * total_r**2)
+            + (p * s + q * r).sum(axis=-1) / (2 * total_r * total_s)
+            + (q * s).sum(axis=-1) / (2 * total_s**2)
         )
-        return Pooled(value, float(np.sqrt(variance)))
+        return Pooled(value, np.sqrt(variance))
 
 
-def _ratio_of_odds(tables: Array) -> float:
-    a, b, c, d = (tables[:, i, j] for i in (0, 1) for j in (0, 1))
-    n = tables.sum(axis=(1, 2))
+def _ratio_of_odds(tables: Array) -> Array:
+    a, b, c, d = (tables[..., i, j] for i in (0, 1) for j in (0, 1))
+    n = tables.sum(axis=(-2, -1))
     with np.errstate(divide="ignore", invalid="ignore"):
-        return float(np.divide(_per(a * d, n).sum(), _per(b * c, n).sum()))
+        return np.asarray(_per(a * d, n).sum(axis=-1) / _per(b * c, n).sum(axis=-1))
 
 
 def equal_odds(tables: Array, *, tarone: bool = True) -> Test:
@@ -349,7 +366,7 @@ def equal_odds(tables: Array, *, tarone: bool = True) -> Test:
     informative = usable(tables) & (tables.sum(axis=1) > 0).all(axis=1)
     tables = tables[informative]
     degrees = len(tables) - 1
-    common = _ratio_of_odds(tables)
+    common = float(_ratio_of_odds(tables))
     if degrees < 1 or not (math.isfinite(common) and common > 0):
         return Test(math.nan, max(degrees, 0), math.nan)
     first, yes = tables[:, 0].sum(axis=1), tables[:, :, 0].sum(axis=1)

@@ -6,6 +6,7 @@ import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,7 +34,17 @@ from fairkit_group.simultaneous import (
     worst_of,
 )
 from fairkit_group.strata import Strata
-from fairkit_group.stratified import Pair, Test, odds_ratio, pairs_of, same_difference, same_odds, single_pair
+from fairkit_group.stratified import (
+    MOST_AT_ONCE,
+    Pairs,
+    Pooled,
+    Test,
+    odds_ratio,
+    pairs_of,
+    same_difference,
+    same_odds,
+    single_pair,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,6 +52,7 @@ if TYPE_CHECKING:
     from fairkit.data.roles import Sensitive
     from fairkit.metrics import Metric
     from fairkit.results.findings import Better, Finding
+    from fairkit_dependent import Noise
     from fairkit_group.rates import GroupTotals
     from fairkit_group.section import Section
     from fairkit_group.stratified import StratumCells
@@ -82,7 +94,7 @@ class Inside:
             )
         reference = reference_in(section)
         self.reference = None if reference is None else reference.place
-        self.pairs: dict[str, list[Pair]] = {}
+        self.pairs: dict[str, Pairs] = {}  # of the rates that other findings are made of
 
     def findings(self) -> list[Finding]:
         """Return every pooled disparity, and those against the reference where there is one."""
@@ -142,36 +154,37 @@ class Inside:
         )
         return replace(made, within=self.split.columns)
 
-    def _bounds(self, metric: Metric, pairs: Sequence[Pair], *, signed: bool = False) -> dict[str, Any]:
+    def _bounds(self, metric: Metric, pairs: Pairs, *, signed: bool = False) -> dict[str, Any]:
         """Return what rows without a group could do to a difference; nothing where that is not known."""
         confusion = self.strata.confusion()
-        if not isinstance(metric, Rate) or not isinstance(self.gone, Sums) or confusion is None or not pairs:
+        if not isinstance(metric, Rate) or not isinstance(self.gone, Sums) or confusion is None or not len(pairs):
             return {}
         if metric.outcome and self.section.context.dataset.profile.unlabelled:
             return {}
-        differences = np.array([pair.difference for pair in pairs])
-        low, high = pooled_bounds(metric, confusion, self.gone.first, pairs).T
-        low, high = np.fmin(low, differences), np.fmax(high, differences)
+        low, high = pooled_bounds(metric, confusion, self.gone.first, pairs.groups).T
+        low, high = np.fmin(low, pairs.differences), np.fmax(high, pairs.differences)
         low, high = (low.min(), high.max()) if signed else (np.maximum(low, -high).max(), np.maximum(high, -low).max())
         return {"missing_bounds": {"low": float(max(low, -1 if signed else 0)), "high": float(high), "binding": True}}
 
     def _of_metric(self, metric: Metric, cells: StratumCells) -> Iterator[Finding]:
-        pairs = self.pairs[metric.name] = self.strata.pairs(metric, cells)
+        pairs = self.strata.pairs(metric, cells)
+        if metric.name in ("true_positive_rate", "false_positive_rate", "selection_rate"):
+            self.pairs[metric.name] = pairs
         worst = _worst(pairs)
         test = self._agreement(metric, cells, worst)
         differences, ratios = (
-            functools.cache(functools.partial(spread, pairs)) for spread in (largest_difference, smallest_ratio)
+            functools.cache(partial(spread, pairs)) for spread in (largest_difference, smallest_ratio)
         )
         if "difference" in metric.between:
             strata = self._strata(cells, worst, metric)
             alias = f"{metric.alias}_difference" if metric.alias else ""
             for name in filter(None, (f"{metric.name}_difference", alias)):
                 shown = strata if name == (alias or name) else ()
-                made = self._finding(name, "lower", differences, worst, pairs, test, shown)
+                made = self._finding(name, "lower", differences, worst, [pairs], test, shown)
                 yield replace(made, evidence={**made.evidence, **self._bounds(metric, pairs)})
         if "ratio" in metric.between:
             for name in filter(None, (f"{metric.name}_ratio", metric.alias and f"{metric.alias}_ratio")):
-                yield self._finding(name, "higher", ratios, worst, pairs, test)
+                yield self._finding(name, "higher", ratios, worst, [pairs], test)
         if self.reference is not None:
             yield from self._against(metric, cells, test)
 
@@ -180,14 +193,14 @@ class Inside:
         metric: str,
         better: Better,
         spread: Callable[[float], Spread],
-        worst: Pair | None,
-        pairs: Sequence[Pair],
+        worst: tuple[int, int] | None,
+        pairs: Sequence[Pairs],
         test: tuple[str, Test] | None,
         strata: tuple[StratumValue, ...] = (),
     ) -> Finding:
         evidence: dict[str, Any] = {}
         if worst is not None:
-            low, high = _in_order(worst)
+            low, high = worst
             evidence = {"lowest_group": self.about.names[low], "highest_group": self.about.names[high]}
         evidence |= self._told(test)
         spread = functools.cache(spread)
@@ -214,7 +227,7 @@ class Inside:
             }
         return record
 
-    def _caveats(self, pairs: Sequence[Pair], test: tuple[str, Test] | None) -> tuple[list[str], str | None]:
+    def _caveats(self, pairs: Sequence[Pairs], test: tuple[str, Test] | None) -> tuple[list[str], str | None]:
         """Return the notes, and the reason why a verdict must wait: few rows in the strata that count."""
         notes, blocking = [], []
         alone = ~self.mixed
@@ -229,15 +242,16 @@ class Inside:
                 "numbers beside the pooled one."
             )
         least = self.about.caveats.least
-        sizes: dict[int, float] = {}
-        for pair in pairs:
-            for group, rows in zip(pair.groups, pair.sizes, strict=True):
-                sizes[group] = max(sizes.get(group, 0.0), rows)
-        few = [f"{self.about.names[g]} ({rows:.0f})" for g, rows in sizes.items() if round(rows, 6) < least]
+        sizes = np.full(self.strata.groups, -1.0)
+        for part in pairs:
+            np.maximum.at(sizes, part.groups, part.rows)
+        few = [
+            f"{self.about.names[g]} ({sizes[g]:.0f})" for g in np.flatnonzero((sizes >= 0) & (sizes.round(6) < least))
+        ]
         if few:
             blocking.append(f"Groups with fewer than {least} rows in the strata that count: {', '.join(few)}.")
-        apart = [name for g, name in enumerate(self.about.names) if g not in sizes]
-        if apart and pairs:
+        apart = [name for g, name in enumerate(self.about.names) if sizes[g] < 0]
+        if apart and any(map(len, pairs)):
             blocking.append(f"Groups that share no stratum with another one: {', '.join(apart)}.")
         clusters = self._few_clusters()
         if clusters:
@@ -259,7 +273,7 @@ class Inside:
         doubts = doubts_of((sizes > 0).sum(axis=1), effective_clusters(sizes))
         return f"The interval is not trusted: {next(iter(doubts.values()))}." if doubts else ""
 
-    def _agreement(self, metric: Metric, cells: StratumCells, worst: Pair | None) -> tuple[str, Test] | None:
+    def _agreement(self, metric: Metric, cells: StratumCells, worst: tuple[int, int] | None) -> tuple[str, Test] | None:
         """Test that the strata agree: their odds ratios where cells are counts, else their differences."""
         if worst is None:
             return None
@@ -268,10 +282,10 @@ class Inside:
             return self._same_odds(
                 confusion @ np.array(metric.counted, float), confusion @ np.array(metric.over, float)
             )
-        a, b = worst.groups
+        a, b = worst
         variance = self._variances(metric, cells, a) + self._variances(metric, cells, b)
         test = same_difference(cells.values[:, a] - cells.values[:, b], variance)
-        pairs = len(pairs_of(self.strata.groups))
+        pairs = math.comb(self.strata.groups, 2)
         many = Test(test.statistic, test.degrees, min(1.0, test.p_value * pairs))
         return "Cochran's Q", many
 
@@ -301,11 +315,11 @@ class Inside:
         buckets = there.sum(axis=1, keepdims=True)
         return noise_of(moved * (buckets - 1) / np.maximum(buckets, 1), there).variance
 
-    def _strata(self, cells: StratumCells, worst: Pair | None, metric: Metric) -> tuple[StratumValue, ...]:
+    def _strata(self, cells: StratumCells, worst: tuple[int, int] | None, metric: Metric) -> tuple[StratumValue, ...]:
         """Return the strata's own numbers between the two groups of the pooled one, in its order of these."""
         if worst is None:
             return ()
-        low, high = _in_order(worst)
+        low, high = worst
         largest = np.sort(np.argsort(-self.counts.sum(axis=1), kind="stable")[:MOST_STRATA])
         variances = None
         if self.strata.buckets:
@@ -317,10 +331,11 @@ class Inside:
     ) -> StratumValue:
         rows = self.counts[s]
         pair = single_pair(cells, s, high, low, variances)
-        value = pair.difference
-        interval = pair.difference_limits(two_sided(self.about.confidence)) if math.isfinite(value) else None
-        if interval is not None and not all(map(math.isfinite, interval)):
-            interval = None
+        value, interval = math.nan, None
+        if len(pair):
+            value = float(pair.differences[0])
+            ends = pair.difference_limits(two_sided(self.about.confidence))
+            interval = _ends_at(ends, 0)
         few = bool(min(rows[[high, low]]) < self.about.caveats.least)
         return StratumValue(
             stratum=self.strata.names[s],
@@ -339,160 +354,158 @@ class Inside:
         parts = [self.pairs[name] for name in ("true_positive_rate", "false_positive_rate")]
 
         def spread(confidence: float) -> Spread:
-            joint = [largest_difference(pairs, math.sqrt(confidence)) for pairs in parts if pairs]
-            largest = [largest_difference(pairs, confidence) for pairs in parts if pairs]
+            joint = [largest_difference(pairs, math.sqrt(confidence)) for pairs in parts if len(pairs)]
+            largest = [largest_difference(pairs, confidence) for pairs in parts if len(pairs)]
             if not joint:
                 return Spread(math.nan, math.nan, math.nan)
             return Spread(max(p.value for p in largest), max(p.low for p in joint), max(p.high for p in largest))
 
-        both = [pair for pairs in parts for pair in pairs]
-        return self._finding("equalized_odds_difference", "lower", spread, _worst(both), both, None)
+        return self._finding("equalized_odds_difference", "lower", spread, _worst(*parts), parts, None)
 
     def _odds_ratios(self) -> list[Finding]:
         """Return the pooled odds ratio of favorable decisions: the smallest of a pair, and those to the reference."""
         confusion = self.strata.confusion()
         if confusion is None or "selection_rate" not in self.pairs:
             return []
-        ratios = [self._odds(a, b) for a, b in pairs_of(self.strata.groups)]
-        defined = [ratio for ratio in ratios if ratio.known]
+        defined = self._odds(pairs_of(self.strata.groups))
         pairs = self.pairs["selection_rate"]
         yes = confusion @ np.array((0.0, 1, 0, 1))
         test = self._same_odds(yes, confusion.sum(axis=2)) if self._counts else None
-        made = [self._finding(ODDS_RATIO, "higher", lambda c: smallest_odds(defined, c), _worst(pairs), pairs, test)]
+        worst = _worst(pairs)
+        made = [self._finding(ODDS_RATIO, "higher", lambda c: smallest_odds(defined, c), worst, [pairs], test)]
         if self.reference is not None:
-            against = [self._odds(a, b) for a, b in pairs_of(self.strata.groups, self.reference)]
-            usable = [ratio for ratio in against if ratio.known]
-            values = [ratio.pooled.value for ratio in usable]
+            against = self._odds(pairs_of(self.strata.groups, self.reference))
+            values = against.pooled.value
+            largest = worst_of(np.log(values))
             made.append(
-                self._referred(
-                    ODDS_RATIO,
-                    "none",
-                    [ratio.groups[0] for ratio in usable],
-                    values,
-                    lambda z: [ratio.limits(z) for ratio in usable],
-                    worst_of([math.log(value) for value in values]),
-                    pairs,
-                    test,
-                )
+                self._referred(ODDS_RATIO, "none", against.groups[0], values, against.limits, largest, pairs, test)
             )
         return made
 
-    def _odds(self, a: int, b: int) -> Odds:
+    def _odds(self, groups: NDArray[np.intp]) -> Odds:
+        """Return the odds ratios of pairs of groups, shape [2, P], that are numbers above 0 with an error."""
         confusion = self.strata.confusion()
         assert confusion is not None  # noqa: S101 -- asked only where there are decisions
-        tables = _tables(confusion, a, b)
-        pooled = odds_ratio(tables, None if self.strata.whole() else _tables(self.strata.effective(), a, b))
-        sums = of_key(self.strata.buckets, CONFUSION.key)
-        if sums is None or isinstance(sums, Failure):
-            return Odds((a, b), pooled, lambda z: z)
-        shaped = by_bucket(sums, len(self.counts) * self.strata.groups)
-        shaped = shaped.reshape(len(self.counts), self.strata.groups, *shaped.shape[1:])
-        total = shaped.sum(axis=2)
-        logs = _log_odds(np.moveaxis(total[:, :, None] - shaped, 2, 0), a, b)
-        there = (shaped[:, [a, b]] != 0).any(axis=(0, 1, 3))
-        buckets = int(there.sum())
-        moved = np.where(there, _log_odds(confusion, a, b) - logs, 0.0) * (buckets - 1) / max(buckets, 1)
-        noise = noise_of(moved[None], there[None])
-        spread = replace(pooled, log_error=float(np.sqrt(noise.variance[0])))
-        return Odds((a, b), spread, lambda z: float(student(z, noise.degrees + 1)[0]))
+        effective = None if self.strata.whole() else self.strata.effective()
+        step = max(MOST_AT_ONCE // len(confusion), 1)
+        parts = [groups[:, start : start + step] for start in range(0, max(groups.shape[1], 1), step)]
+        made = [
+            odds_ratio(_tables(confusion, *part), None if effective is None else _tables(effective, *part))
+            for part in parts
+        ]
+        value, error = (np.concatenate([getattr(each, name) for each in made]) for name in ("value", "log_error"))
+        sums, degrees = of_key(self.strata.buckets, CONFUSION.key), None
+        if sums is not None and not isinstance(sums, Failure):
+            shaped = by_bucket(sums, len(self.counts) * self.strata.groups)
+            shaped = shaped.reshape(len(self.counts), self.strata.groups, *shaped.shape[1:])
+            noises = [_noise_of_odds(confusion[:, [a, b]], shaped[:, [a, b]]) for a, b in groups.T]
+            error = np.array([math.sqrt(noise.variance[0]) for noise in noises])
+            degrees = np.array([noise.degrees[0] for noise in noises])
+        known = np.isfinite(error) & (value > 0) & np.isfinite(value)
+        pooled = Pooled(value[known], error[known])
+        if degrees is None:
+            return Odds(groups[:, known], pooled, lambda z: z)
+        freedom = degrees[known] + 1
+        return Odds(groups[:, known], pooled, lambda z: student(z, freedom))
 
     def _against(self, metric: Metric, cells: StratumCells, test: tuple[str, Test] | None) -> Iterator[Finding]:
         """Return every group's pooled number against the reference's."""
         pairs = self.strata.pairs(metric, cells, self.reference)
-        groups = [pair.groups[0] for pair in pairs]
+        groups = pairs.groups[0]
         if "difference" in metric.between:
-            differences = [pair.difference for pair in pairs]
+            values = pairs.differences
             for name in filter(None, (metric.name, metric.alias)):
                 made = self._referred(
-                    f"{name}_difference",
-                    "none",
-                    groups,
-                    differences,
-                    lambda z: [pair.difference_limits(z) for pair in pairs],
-                    worst_of(differences),
-                    pairs,
-                    test,
+                    f"{name}_difference", "none", groups, values, pairs.difference_limits, worst_of(values), pairs, test
                 )
                 yield replace(made, evidence={**made.evidence, **self._bounds(metric, pairs, signed=True)})
-        positive = bool(pairs) and all(pair.values[1] > 0 and pair.values[0] >= 0 for pair in pairs)
+        positive = bool(len(pairs)) and bool((pairs.values[1] > 0).all() and (pairs.values[0] >= 0).all())
         if "ratio" in metric.between and positive:
-            ratios = [float(pair.values[0] / pair.values[1]) for pair in pairs]
+            ratios = pairs.values[0] / pairs.values[1]
             names = [f"{name}_ratio" for name in (metric.name, metric.alias) if name]
             names += [IMPACT_RATIO] if metric.name == "selection_rate" else []
             for name in names:
                 lowest = name == IMPACT_RATIO
-                logs = [math.log(max(ratio, 1e-300)) for ratio in ratios]
-                yield self._referred(
-                    name,
-                    "higher" if lowest else "none",
-                    groups,
-                    ratios,
-                    lambda z: [_first(pair.ratio_limits(z)) for pair in pairs],
-                    int(np.argmin(ratios)) if lowest else worst_of(logs),
-                    pairs,
-                    test,
-                )
+                worst = int(np.argmin(ratios)) if lowest else worst_of(np.log(np.maximum(ratios, 1e-300)))
+                better: Better = "higher" if lowest else "none"
+                yield self._referred(name, better, groups, ratios, partial(_first, pairs), worst, pairs, test)
 
     def _referred(
         self,
         metric: str,
         better: Better,
-        groups: Sequence[int],
-        values: Sequence[float],
-        limits: Callable[[float], list[tuple[float, float]]],
+        groups: NDArray[np.intp],
+        values: Array,
+        limits: Callable[[float], tuple[Array, Array]],
         worst: int,
-        pairs: Sequence[Pair],
+        pairs: Pairs,
         test: tuple[str, Test] | None,
     ) -> Finding:
         about, reference = self.about, self.reference
         assert reference is not None  # noqa: S101 -- asked only where there is one
 
         def interval(confidence: float) -> tuple[float, float] | None:
-            pair = limits(joint_quantile(len(groups), confidence))[worst]
-            return pair if all(map(math.isfinite, pair)) else None
+            return _ends_at(limits(joint_quantile(len(groups), confidence)), worst)
 
         ends = limits(joint_quantile(len(groups), about.confidence))
         finding = about.finding(
             metric,
             better,
-            values[worst] if values else math.nan,
+            float(values[worst]) if len(values) else math.nan,
             interval,
             groups=tuple(
-                GroupValue(group=about.names[g], rows=about.rows[g], value=float(value), interval=pair)
-                for g, value, pair in zip(groups, values, ends, strict=True)
+                GroupValue(
+                    group=about.names[g], rows=about.rows[g], value=float(value), interval=(float(low), float(high))
+                )
+                for g, value, low, high in zip(groups, values, *ends, strict=True)
             ),
-            evidence=({"group": about.names[groups[worst]]} if groups else {}) | self._told(test),
-            caveats=self._caveats(pairs, None),
+            evidence=({"group": about.names[groups[worst]]} if len(groups) else {}) | self._told(test),
+            caveats=self._caveats([pairs], None),
         )
         return replace(finding, reference=about.names[reference], within=self.split.columns)
 
 
-def _worst(pairs: Sequence[Pair]) -> Pair | None:
-    return pairs[worst_of([pair.difference for pair in pairs])] if pairs else None
+def _worst(*parts: Pairs) -> tuple[int, int] | None:
+    """Return the two groups that are the furthest apart, the one with the lower number first."""
+    if not any(map(len, parts)):
+        return None
+    differences = np.concatenate([pairs.differences for pairs in parts])
+    worst = worst_of(differences)
+    a, b = np.concatenate([pairs.groups for pairs in parts], axis=1)[:, worst].tolist()
+    return (a, b) if differences[worst] < 0 else (b, a)
 
 
-def _in_order(pair: Pair) -> tuple[int, int]:
-    """Return the group with the lower number, and the other one."""
-    a, b = pair.groups
-    return (a, b) if pair.difference < 0 else (b, a)
+def _ends_at(ends: tuple[Array, Array], index: int) -> tuple[float, float] | None:
+    """Return one pair of limits; None where one is not finite."""
+    low, high = float(ends[0][index]), float(ends[1][index])
+    return (low, high) if math.isfinite(low) and math.isfinite(high) else None
 
 
-def _tables(confusion: Array, a: int, b: int) -> Array:
-    """Return favorable and unfavorable decisions of two groups, shape [..., S, 2, 2]."""
-    yes = confusion[..., 1] + confusion[..., 3]
-    no = confusion[..., 0] + confusion[..., 2]
-    return np.stack([yes, no], axis=-1)[..., [a, b], :]
+def _tables(confusion: Array, a: NDArray[np.intp], b: NDArray[np.intp]) -> Array:
+    """Return favorable and unfavorable decisions of pairs of groups, shape [P, S, 2, 2], of cells [S, G, 4]."""
+    decided = np.stack([confusion[..., 1] + confusion[..., 3], confusion[..., 0] + confusion[..., 2]], axis=-1)
+    return np.stack([decided[:, a], decided[:, b]], axis=2).swapaxes(0, 1)
 
 
-def _log_odds(confusion: Array, a: int, b: int) -> Array:
-    """Return the logarithm of the pooled odds ratio of two groups, shape [...] of confusion cells [..., S, G, 4]."""
-    tables = _tables(confusion, a, b)
+def _log_odds(confusion: Array) -> Array:
+    """Return the logarithm of the pooled odds ratio of two groups, shape [...] of confusion cells [..., S, 2, 4]."""
+    yes, no = confusion[..., 1] + confusion[..., 3], confusion[..., 0] + confusion[..., 2]
     with np.errstate(all="ignore"):
-        n = tables.sum(axis=(-2, -1))
-        top = np.where(n > 0, tables[..., 0, 0] * tables[..., 1, 1] / n, 0.0).sum(axis=-1)
-        bottom = np.where(n > 0, tables[..., 0, 1] * tables[..., 1, 0] / n, 0.0).sum(axis=-1)
+        n = (yes + no).sum(axis=-1)
+        top = np.where(n > 0, yes[..., 0] * no[..., 1] / n, 0.0).sum(axis=-1)
+        bottom = np.where(n > 0, no[..., 0] * yes[..., 1] / n, 0.0).sum(axis=-1)
         return np.asarray(np.log(top / bottom))
 
 
-def _first(ends: tuple[Array, Array]) -> tuple[float, float]:
-    return float(ends[0][0]), float(ends[1][0])
+def _noise_of_odds(confusion: Array, buckets: Array) -> Noise:
+    """Return the noise of the logarithm of two groups' odds ratio; buckets' cells have the shape [S, 2, B, 4]."""
+    logs = _log_odds(np.moveaxis(buckets.sum(axis=2)[:, :, None] - buckets, 2, 0))
+    there = (buckets != 0).any(axis=(0, 1, 3))
+    count = int(there.sum())
+    moved = np.where(there, _log_odds(confusion) - logs, 0.0) * (count - 1) / max(count, 1)
+    return noise_of(moved[None], there[None])
+
+
+def _first(pairs: Pairs, z: float) -> tuple[Array, Array]:
+    low, high = pairs.ratio_limits(z)
+    return low[0], high[0]

@@ -14,14 +14,14 @@ from fairkit.data.hashing import BUCKETS, buckets_of
 from fairkit.intervals import own_quantile
 from fairkit.limits import student
 from fairkit.statistics import Rows, Scores
-from fairkit_dependent import SCORE_BUCKETS, by_bucket, clustered, jackknife, jackknife_pair, ratio_noise
+from fairkit_dependent import SCORE_BUCKETS, by_bucket, clustered, jackknife, jackknife_pairs, ratio_noise
 from fairkit_group.between import comparisons
 from fairkit_group.calibration import CalibrationInTheLarge
 from fairkit_group.errors import MeanPrediction
 from fairkit_group.ranking import dependent_distances, distances
 from fairkit_group.rates import SelectionRate, TruePositiveRate
 from fairkit_group.strata import Strata
-from fairkit_group.stratified import pooled_pair
+from fairkit_group.stratified import Pairs
 
 RUNS = 120
 LEAST = stats.binom.ppf(1e-4, RUNS, 0.94)
@@ -111,9 +111,9 @@ def test_differences_inside_strata(strata: int, rows: int, people: int) -> None:
             buckets = buckets_of(pa.array(who), run)
             sums = metric.statistic.first_sums(found, cells * BUCKETS + buckets, 2 * strata * BUCKETS)
             shaped = sums.reshape(strata, 2, BUCKETS, -1)
-            noise = lambda weights, shaped=shaped: jackknife_pair(metric.compute, shaped, weights)  # noqa: E731
-        low, high = pooled_pair(made, 0, 1, noise).difference_limits(1.96)
-        hits += low <= 0 <= high
+            noise = jackknife_pairs(metric.compute, shaped)
+        low, high = Pairs(made, np.array([[0], [1]]), noise).difference_limits(1.96)
+        hits += low[0] <= 0 <= high[0]
     assert hits >= LEAST
 
 

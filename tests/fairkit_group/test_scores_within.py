@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
 import fairkit
 from fairkit import PredictedColumns
+from fairkit.data.hashing import BUCKETS
+from fairkit.metrics import CONFUSION
 from fairkit.settings import ModelOptions
 from fairkit.statistics import Rows, Scores
 from fairkit_dependent import STRATA_BUCKETS
 from fairkit_group import section as collecting
+from fairkit_group import stratified
 from fairkit_group.calibration import Ecce
 from fairkit_group.ranking import RocAuc, distances
+from fairkit_group.rates import SelectionRate
 from fairkit_group.simultaneous import distances_within
 from fairkit_group.strata import Strata
 
@@ -133,7 +139,7 @@ def test_intervals_of_dependent_scores_inside_strata_cover() -> None:
         for metric in hits:
             found = strata.cells(metric(), rng)
             assert found is not None
-            low, high = strata.pair(metric(), found, 0, 1).difference_limits(2.054)
+            low, high = strata.pairs(metric(), found).difference_limits(2.054)
             hits[metric] += low <= 0 <= high
     assert min(hits.values()) >= stats.binom.ppf(1e-4, runs, 0.94), hits
 
@@ -159,3 +165,34 @@ def test_a_rule_on_the_distance_inside_strata_decides() -> None:
     rules = [fairkit.Rule.parse(f"statistical_parity_ks:{limit}", "max") for limit in limits]
     report = fairkit.audit(PredictedColumns(score="s"), data, policy=rules)
     assert [rule.verdict for rule in report.policy] == ["fail", "pass"]
+
+
+@pytest.mark.parametrize("clusters", [False, True])
+def test_pairs_pooled_in_blocks_say_what_each_pair_says_alone(monkeypatch: pytest.MonkeyPatch, clusters: bool) -> None:
+    """Cells with one row or none, strata with one group, a group that shares no stratum with another one."""
+    rng = np.random.default_rng(3)
+    groups, strata, n = 7, 5, 600
+    group, stratum = rng.integers(0, groups - 1, n), rng.integers(0, strata - 1, n)
+    group[:9], stratum[:9] = groups - 1, strata - 1
+    rows = Rows(outcome=(rng.random(n) < 0.4) * 1.0, decision=(rng.random(n) < 0.3 + 0.05 * group) * 1.0)
+    codes, metric = stratum * groups + group, SelectionRate()
+    sums = CONFUSION.first_sums(rows, codes * BUCKETS + np.arange(n) % 90, strata * groups * BUCKETS)
+    totals = {CONFUSION.key: CONFUSION.collect(rows, codes, strata * groups)}
+    known = Strata([*"vwxyz"], groups, totals, {CONFUSION.key: sums} if clusters else {})
+    cells = known.cells(metric, rng)
+    assert cells is not None
+    monkeypatch.setattr(stratified, "MOST_AT_ONCE", 20)
+    monkeypatch.setattr(stratified, "MOST_KEPT", 0)
+    pairs = known.pairs(metric, cells)
+    assert sorted(map(tuple, pairs.groups.T.tolist())) == list(itertools.combinations(range(groups - 1), 2))
+    together = pairs.difference_limits(1.96), pairs.ratio_limits(1.96)
+    for index, (a, b) in enumerate(pairs.groups.T.tolist()):
+        alone = stratified.Pairs(cells, np.array([[a], [b]]), known._noise(metric))
+        assert alone.values[:, 0] == pytest.approx(pairs.values[:, index], rel=1e-12)
+        for many, single in zip(together, (alone.difference_limits(1.96), alone.ratio_limits(1.96)), strict=True):
+            for end, one in zip(many, single, strict=True):
+                assert end[..., index] == pytest.approx(one[..., 0], rel=1e-12)
+        mass = cells.mass[:, [a, b]]
+        weight = mass.prod(axis=1) / np.maximum(mass.sum(axis=1), 1)
+        values = np.nan_to_num(cells.values[:, [a, b]])
+        assert weight @ values / weight.sum() == pytest.approx(pairs.values[:, index], rel=1e-12)

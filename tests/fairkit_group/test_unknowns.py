@@ -386,12 +386,12 @@ def test_no_allocation_leaves_the_bounds_of_a_pooled_difference(metric):
 
     known, pairs = pooled(sex, ~gone)
     lost = CONFUSION.collect(Rows(outcome=outcome[gone], decision=decision[gone]), stratum[gone], STRATA).first
-    low, high = pooled_bounds(metric, known.confusion(), lost, pairs)[0]
+    low, high = pooled_bounds(metric, known.confusion(), lost, pairs.groups)[0]
     seen = []
     for _ in range(300):  # those that raise a rate to one group, the others to the other, or at random
         chance = rng.choice([0.0, 0.5, 1.0], size=(2, 2))[decision.astype(int), outcome.astype(int)]
         given = np.where(gone, rng.random(N) < chance, sex).astype(np.int64)
-        seen.append(pooled(given, np.ones(N, dtype=bool))[1][0].difference)
+        seen.append(pooled(given, np.ones(N, dtype=bool))[1].differences[0])
     assert low <= min(seen)
     assert max(seen) <= high
     assert high - low < 1.3 * (max(seen) - min(seen))
