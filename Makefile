@@ -10,6 +10,8 @@ export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(abspath $(VENV))/bytecode
 # compiled loops too: once for the tests, and for the commands that they start
 export NUMBA_CACHE_DIR := $(abspath $(VENV))/numba
+# threads that wait sleep: two workers share two cores
+export OMP_WAIT_POLICY := passive
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 OLDEST := $(VENV)-oldest
