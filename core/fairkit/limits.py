@@ -52,8 +52,9 @@ def clopper_pearson(rate: Array, n: Array, z: float) -> tuple[Array, Array]:
     same shape; `z`: the normal quantile of the two-sided interval.
     """
     rate, n = np.broadcast_arrays(np.asarray(rate, dtype=np.float64), np.asarray(n, dtype=np.float64))
-    # the rarer outcome is solved for, and mirrored at the end
-    yes = np.where(rate <= 0.5, rate, 1 - rate) * n
+    # the rarer outcome is solved for, and mirrored at the end; 0.5 is one side whatever its rounding
+    mirrored = rate > 0.5 + 1e-9
+    yes = np.where(mirrored, 1 - rate, rate) * n
     whole = np.round(yes)
     yes = np.where(np.abs(yes - whole) < 1e-9 * np.maximum(n, 1), whole, yes)
     low, high = _of_whole(np.floor(yes), n, z)
@@ -61,7 +62,6 @@ def clopper_pearson(rate: Array, n: Array, z: float) -> tuple[Array, Array]:
     if (part > 0).any():
         next_low, next_high = _of_whole(np.minimum(np.floor(yes) + 1, n), n, z)
         low, high = low + part * (next_low - low), high + part * (next_high - high)
-    mirrored = rate > 0.5
     return np.where(mirrored, 1 - high, low), np.where(mirrored, 1 - low, high)
 
 

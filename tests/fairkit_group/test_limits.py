@@ -44,6 +44,14 @@ def test_exact_limits_are_those_of_the_beta_distribution(z):
         assert high == pytest.approx(np.where(k == n, 1.0, most), rel=1e-8, abs=1e-14)
 
 
+@pytest.mark.parametrize("n", [13.37, 16.5, 40.0])
+def test_a_half_has_the_same_limits_however_it_was_rounded(n):
+    """Counts of weighted rows are added up in other orders by other engines."""
+    low, high = clopper_pearson(np.array([np.nextafter(0.5, 0), 0.5, np.nextafter(0.5, 1)]), np.full(3, n), Z)
+    assert np.ptp(low) < 1e-12
+    assert np.ptp(high) < 1e-12
+
+
 def test_a_fractional_count_has_limits_between_those_of_its_neighbours():
     low, high = clopper_pearson(column(3.25 / 40, 3 / 40, 4 / 40), column(40, 40, 40), Z)
     assert low[0] == pytest.approx(0.75 * low[1] + 0.25 * low[2])
