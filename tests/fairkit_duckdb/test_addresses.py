@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from importlib.machinery import PathFinder
+
 import pytest
 
 import fairkit
@@ -27,6 +30,9 @@ def test_a_query_may_be_longer_than_a_name_of_a_file(file, monkeypatch):
 
 
 def test_an_address_has_the_installed_distributions_listed_once(file, monkeypatch):
+    # a library that another test imported may have brought a finder of its own
+    finders = [each for each in sys.meta_path if each is PathFinder or not hasattr(each, "find_distributions")]
+    monkeypatch.setattr(sys, "meta_path", finders)
     installed._texts.cache_clear()
     installed._of.cache_clear()
     fairkit.load_data(f"duckdb:{file}?query=FROM people", sensitive=[])
