@@ -291,6 +291,11 @@ def _advise(
     task = choose_task(dataset, None) if dataset.roles.label is not None else "binary"
     if task == "multiclass" and dataset.roles.favorable is not None:
         task = "binary"  # one class is the favorable one, and an audit asks who gets it
+    if task == "multiclass" and answers["use"] == "rank":
+        raise DataError(
+            f"the label {dataset.roles.label!r} holds grades: for a ranking name the column that says which rows are "
+            "ranked together with `query`, or the grade that is good with `favorable`"
+        )
     sizes = group_sizes(dataset, task)
     chosen = situation(task, answers)
     metrics = tuple(

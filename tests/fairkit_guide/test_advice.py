@@ -148,6 +148,14 @@ def test_laws_come_first_and_answers_are_checked():
         fairkit.advise(frame.rename(columns={"repaid": "y"}), sensitive="sex")
 
 
+def test_grades_without_queries_are_no_ranking():
+    frame = table(900).assign(grade=np.arange(900) % 5, page=np.arange(900) // 9)
+    with pytest.raises(DataError, match="ranked together with `query`"):
+        fairkit.advise(frame, label="grade", sensitive="sex", use="rank")
+    assert fairkit.advise(frame, label="grade", sensitive="sex", use="rank", query="page").task == "ranking"
+    assert fairkit.advise(frame, label="grade", favorable="4", sensitive="sex", use="rank").task == "binary"
+
+
 def test_without_outcomes_no_error_rate_is_named():
     advice = fairkit.advise(table()[["x", "sex"]], sensitive="sex")
     assert advice.answers["labels"] == "none"
