@@ -42,13 +42,22 @@ _PANELS = {"Engine": "Running"}
 _LAST = "More"
 
 
+_KINDS = {"path": "PATH", "list[Path]": "PATH", "int range": "N", "integer range": "N", "float range": "X"}
+
+
+def _plain(record: tuple[str, str], kinds: Mapping[str, str] | None = None) -> tuple[str, str]:
+    """Return a line of help with a word for people in place of a type's name, ``<list[str]>``."""
+    names, kind = re.fullmatch(r"(.*?)(?: <(.*)>)?", record[0], re.DOTALL).groups()  # type: ignore[union-attr]
+    return (f"{names} {kinds.get(kind, 'TEXT')}" if kind and kinds is not None else names), record[1]
+
+
 def group_options(command: Any) -> None:
     """Let a command show its options in groups where it has many."""
 
     def format_options(ctx: Any, formatter: Any) -> None:
         shown = [(each, record) for each in command.get_params(ctx) if (record := each.get_help_record(ctx))]
-        arguments = [record for each, record in shown if each.param_type_name == "argument"]
-        options = [(each, record) for each, record in shown if each.param_type_name == "option"]
+        arguments = [_plain(record) for each, record in shown if each.param_type_name == "argument"]
+        options = [(each, _plain(record, _KINDS)) for each, record in shown if each.param_type_name == "option"]
         if arguments:
             with formatter.section("Arguments"):
                 formatter.write_dl(arguments)

@@ -52,8 +52,10 @@ class Commands(Mapping[str, Any]):
         command: Any = typer.main.get_command(app)
         command.name = name
         lighten(command)
+        inner = getattr(command, "commands", {"": command})
+        for each in inner.values() if type(inner) is dict else ():  # those of a lazy group are made when asked for
+            group_options(each)
         if not hasattr(command, "commands"):
-            group_options(command)
             say_keys(command, getattr(value, "keys", {}))
         return command
 

@@ -22,7 +22,7 @@ from fairkit.commands import console, end
 from fairkit.errors import DataError, PluginError
 from fairkit.support.escaping import number
 from fairkit_cli import registry, watch
-from fairkit_cli.helping import summary
+from fairkit_cli.helping import MANY, summary
 from fairkit_cli.lazy import Commands, group_of
 from fairkit_cli.main import _COMMANDS, _main, app, commands_of
 
@@ -107,6 +107,15 @@ def test_every_option_is_in_one_group(name):
         "--data", "--label", "--favorable", "--sensitive",
     ]  # fmt: skip
     assert len(re.findall(r"^  --", first, re.MULTILINE)) in (5, 6)
+
+
+@pytest.mark.parametrize(
+    "words", ["registry alias", "registry import", "registry export", "policy lock", "key new", "verify", "ask run"]
+)
+def test_help_names_no_type_of_python_and_groups_many_options(words):
+    text = invoke(*words.split(), "--help").stdout
+    assert not re.search(r"<[a-z]+", text)
+    assert ("First:" in text) == (len(re.findall(r"^  -", text, re.MULTILINE)) > MANY)
 
 
 def test_the_list_of_commands_imports_none():
