@@ -146,7 +146,7 @@ Names = list[str] | None
 @opt.expanded_but({"auditors": "audit.auditors"})
 def why(
     model: Annotated[
-        str | None, typer.Argument(metavar="[MODEL.onnx]", help="The model file, or a name in the registry.")
+        str | None, typer.Argument(metavar="MODEL.onnx", help="The model file, or a name in the registry.")
     ] = None,
     *,
     columns: opt.DataOptions,
@@ -227,7 +227,7 @@ def _text(report: Report, output_format: str, terminal: bool) -> str:
 
 def data(
     table: Annotated[
-        str | None, typer.Argument(metavar="[TABLE]", help="A CSV or Parquet file, a folder, a glob, or an address.")
+        str | None, typer.Argument(metavar="TABLE", help="A CSV or Parquet file, a folder, a glob, or an address.")
     ] = None,
     label: Label = None,
     favorable: Favorable = None,

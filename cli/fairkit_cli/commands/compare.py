@@ -30,9 +30,7 @@ if TYPE_CHECKING:
 def compare(
     models: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[A.onnx B.onnx ...]", help="Model files, or names in the registry; the first is the base."
-        ),
+        typer.Argument(metavar="MODEL.onnx", help="Model files, or names in the registry; the first is the base."),
     ] = None,
     *,
     columns: opt.DataOptions,

@@ -29,7 +29,7 @@ _FILE = "fairkit.toml"
 
 def init(
     data: Annotated[
-        str | None, typer.Argument(metavar="[DATA]", help="The CSV or Parquet file, or the address, to look at.")
+        str | None, typer.Argument(metavar="DATA", help="The CSV or Parquet file, or the address, to look at.")
     ] = None,
     label: Annotated[str | None, option("--label", "COL", "The outcome column.")] = None,
     favorable: Annotated[

@@ -25,7 +25,7 @@ def plan(
     table: Annotated[
         str | None,
         typer.Argument(
-            metavar="[TABLE]",
+            metavar="TABLE",
             help="A table of decisions: plan whose outcomes to look up, with --labels.",
             show_default=False,
         ),

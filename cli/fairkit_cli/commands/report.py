@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
 
 def report(
-    certificates: Annotated[
-        list[Path], typer.Argument(metavar="CERT...", help="Certificates, from `fairkit certify`.")
-    ],
+    certificates: Annotated[list[Path], typer.Argument(metavar="CERT", help="Certificates, from `fairkit certify`.")],
     keys: Annotated[
         list[Path] | None,
         opt.option("--key", "PUB", "Public key that you trust (repeatable). Without one no signature is checked."),
@@ -220,7 +218,7 @@ def packs(ctx: typer.Context, output_format: opt.TableFormat = "table") -> None:
 @app.command("status")
 def status(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME...", help="Packs; without any: all.", show_default=False)
+        list[str] | None, typer.Argument(metavar="NAME", help="Packs; without any: all.", show_default=False)
     ] = None,
     *,
     strict: Annotated[

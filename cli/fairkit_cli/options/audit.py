@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 AuditedModel = Annotated[
     str | None,
     typer.Argument(
-        metavar="[MODEL.onnx]",
+        metavar="MODEL.onnx",
         help="The model file, a name in the registry, or a table of answers from `fairkit ask`; without one, "
         "--predictions or --endpoint says what.",
     ),
