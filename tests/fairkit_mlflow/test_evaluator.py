@@ -13,6 +13,8 @@ from fairkit.errors import FairkitError
 from fairkit_mlflow.tracked import Guard
 from fairkit_registry.evidence.signers import load_public
 
+pytestmark = pytest.mark.filterwarnings("ignore")  # those of MLflow and what it imports
+
 CONFIG = {
     "sensitive": "sex",
     "favorable": "approved",
@@ -38,7 +40,6 @@ def evaluate(model: Any, frame: Any, config: dict[str, Any], **more: Any) -> tup
     return result, mlflow.MlflowClient().get_run(run.info.run_id)
 
 
-@pytest.mark.filterwarnings("ignore")
 @pytest.mark.long
 def test_findings_are_metrics_with_limits_and_the_report_is_an_artifact(
     logged: Any, loans_model: Any, auditor: Path, tmp_path: Path
@@ -76,7 +77,6 @@ def test_findings_are_metrics_with_limits_and_the_report_is_an_artifact(
     assert held.report.verdict == "fail"
 
 
-@pytest.mark.filterwarnings("ignore")
 @pytest.mark.long
 def test_a_table_of_predictions_and_another_model(tracking: str, logged: Any):
     frame = logged.frame.assign(said=logged.frame["decision"].where(logged.frame["sex"] == "male", "denied"))
@@ -93,7 +93,6 @@ def test_a_table_of_predictions_and_another_model(tracking: str, logged: Any):
     assert run.data.tags["fairkit.verdict"] == "fail"
 
 
-@pytest.mark.filterwarnings("ignore")
 @pytest.mark.long
 def test_it_keeps_out_of_evaluations_that_do_not_name_it():
     from fairkit_mlflow.evaluator import FairkitEvaluator
@@ -103,7 +102,6 @@ def test_it_keeps_out_of_evaluations_that_do_not_name_it():
     assert FairkitEvaluator.can_evaluate(model_type="classifier", evaluator_config={"sensitive": "sex"})
 
 
-@pytest.mark.filterwarnings("ignore")
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("config", "said"),
@@ -119,7 +117,6 @@ def test_what_is_wrong_is_one_message(logged: Any, config: dict[str, Any], said:
         evaluate(logged.uri, logged.frame, CONFIG | config)
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_names_of_metrics_are_those_that_trackers_take():
     from fairkit.results.findings import Finding
     from fairkit_mlflow.evaluator import name_of

@@ -234,7 +234,7 @@ def test_a_full_file_system(tmp_path, make):
 
 
 READ_ONLY = """
-    import os, sys
+    import os, sys, tempfile
     from pathlib import Path
     from cryptography.hazmat.primitives.asymmetric import ed25519, ec
     from fairkit.errors import FairkitError

@@ -200,7 +200,6 @@ def _answer(server: socket.socket, body: bytes) -> None:
 
 
 def test_a_host_that_never_answers_is_told_about(monkeypatch):
-    from fairkit.sources import address as reach
     from fairkit.sources import check_reachable
 
     with pytest.raises(fairkit.DataError, match="cannot be reached"):
@@ -211,7 +210,7 @@ def test_a_host_that_never_answers_is_told_about(monkeypatch):
         ended.wait(60)
         raise OSError("too late to be told")
 
-    monkeypatch.setattr(reach.socket, "create_connection", silent)
+    monkeypatch.setattr(socket, "create_connection", silent)
     with pytest.raises(fairkit.DataError, match=r"cannot be reached \(no answer within 0\.2 s\)"):
         check_reachable("127.0.0.1", 80, patience=0.2)  # whatever the library underneath waits for
     ended.set()
