@@ -48,9 +48,9 @@ def entry_points(group: str) -> list[Entry]:
 
 @lru_cache(maxsize=8)
 def _of(group: str, places: tuple[Place, ...]) -> tuple[Entry, ...]:
-    folders = [Path(path) for path, *_ in places]
     finders = [finder for finder in sys.meta_path if finder is not PathFinder and hasattr(finder, "find_distributions")]
-    if finders or any(folder.suffix == ".egg" or folder.is_file() for folder in folders):
+    # a folder that may not be read is none; `Path` would raise
+    if finders or any(str(path).endswith(".egg") or os.path.isfile(path) for path, *_ in places):  # noqa: PTH113
         from importlib import metadata  # takes 50 ms, and reads archives, too
 
         entries = metadata.entry_points(group=group)
