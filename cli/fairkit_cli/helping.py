@@ -42,7 +42,7 @@ _PANELS = {"Engine": "Running"}
 _LAST = "More"
 
 
-_KINDS = {"path": "PATH", "list[Path]": "PATH", "int range": "N", "integer range": "N", "float range": "X"}
+_KINDS = {"path": "PATH", "list[Path]": "PATH", "int range": "N", "float range": "X"}
 
 
 def _plain(record: tuple[str, str], kinds: Mapping[str, str] | None = None) -> tuple[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -273,10 +272,8 @@ def _factors(table: Table, balanced: bool) -> NDArray[np.float64]:
 def _with_threads(run: Run, rows: int) -> Run:
     """Import what is heavy, and give numba as many threads as XGBoost; one where rows are few.
 
-    The two libraries' threads take turns in every round. On few rows that costs more than they gain. Who waits sleeps:
-    by default OpenMP's threads spin meanwhile, which takes processor time from the library whose turn it is.
+    The two libraries' threads take turns in every round. On few rows that costs more than they gain.
     """
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         import xgboost  # noqa: F401 - the first to start its threads
     except ImportError as error:

@@ -15,7 +15,7 @@ from fairkit.support.lazy_dataclass import dataclass, field, replace
 from fairkit_group.errors import LabelError, independent_boxes, of_rates, wrong_groups, wrong_outcomes
 from fairkit_group.ranking import SCORES, RocAuc
 from fairkit_group.rates import Box, disparity_bounds, of_key, of_metric
-from fairkit_group.stratified import MOST_AT_ONCE
+from fairkit_group.stratified import in_blocks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -278,10 +278,9 @@ def pooled_bounds(metric: Rate, known: Array, gone: Array, pairs: NDArray[np.int
     box = _rate(over, counted, known.reshape(-1, 4), every, none, none)
     low, high = (end.reshape(known.shape[:2]) for end in (box.low, box.high))
     masses = known @ over, known @ over + (gone @ over)[:, None]
-    ends = np.empty((pairs.shape[1], 2))
-    step = max(MOST_AT_ONCE // len(known), 1)
-    for start in range(0, len(ends), step):
-        a, b = pairs[:, start : start + step]
+    blocks = []
+    for a, b in in_blocks(pairs, len(known)):
+        ends = np.empty((len(a), 2))
         with np.errstate(all="ignore"):
             least, most = (np.nan_to_num(n[:, a] * n[:, b] / (n[:, a] + n[:, b])) for n in masses)
             for side, apart in enumerate((high[:, b] - low[:, a], high[:, a] - low[:, b])):
@@ -292,8 +291,9 @@ def pooled_bounds(metric: Rate, known: Array, gone: Array, pairs: NDArray[np.int
                 tops = (w * d).sum(axis=0) + np.cumsum(more * d, axis=0), (w * d).sum(axis=0)[None]
                 bases = w.sum(axis=0) + np.cumsum(more, axis=0), w.sum(axis=0)[None]
                 shares = np.concatenate([top / base for top, base in zip(tops, bases, strict=True)])
-                ends[start : start + step, side] = (2 * side - 1) * np.fmax.reduce(shares, axis=0)
-    return ends
+                ends[:, side] = (2 * side - 1) * np.fmax.reduce(shares, axis=0)
+        blocks.append(ends)
+    return np.concatenate(blocks)
 
 
 def _without_outcome(parts: Mapping[str, Any]) -> Array | None:

@@ -72,7 +72,7 @@ class Pairs:
 
     def __init__(self, cells: StratumCells, groups: NDArray[np.intp], noise: PairNoise | None = None) -> None:
         self.cells, self.noise = cells, noise
-        known = [*map(self._block, self._cut(groups))]
+        known = [*map(self._block, in_blocks(groups, len(cells.values)))]
         self.groups = np.concatenate([block.groups for block in known], axis=1)  # their places
         self.values = np.concatenate([block.value for block in known], axis=1)
         self.rows = np.concatenate([block.rows for block in known], axis=1)  # of each group in the strata that count
@@ -96,12 +96,8 @@ class Pairs:
         return self._limits(lambda block: ratio_limits(block.value, block.limits, z, first, second, block.correlation))
 
     def _limits(self, of: Callable[[_Pooled], tuple[Array, Array]]) -> tuple[Array, Array]:
-        ends = [of(block) for block in self._kept or map(self._block, self._cut(self.groups))]
+        ends = [of(block) for block in self._kept or map(self._block, in_blocks(self.groups, len(self.cells.values)))]
         return np.concatenate([low for low, _ in ends], axis=-1), np.concatenate([high for _, high in ends], axis=-1)
-
-    def _cut(self, groups: NDArray[np.intp]) -> list[NDArray[np.intp]]:
-        step = max(MOST_AT_ONCE // max(len(self.cells.values), 1), 1)
-        return [groups[:, start : start + step] for start in range(0, max(groups.shape[1], 1), step)]
 
     def _block(self, groups: NDArray[np.intp]) -> _Pooled:
         return _pooled(self.cells, groups, self.noise)
@@ -109,6 +105,13 @@ class Pairs:
 
 MOST_AT_ONCE = 1 << 18
 """Strata times pairs of groups that are pooled at once."""
+
+
+def in_blocks(groups: NDArray[np.intp], strata: int) -> list[NDArray[np.intp]]:
+    """Cut pairs, shape [2, P], into blocks to look at together in so many strata; without pairs an empty one."""
+    step = max(MOST_AT_ONCE // max(strata, 1), 1)
+    return [groups[:, start : start + step] for start in range(0, max(groups.shape[1], 1), step)]
+
 
 MOST_KEPT = 1 << 17
 """So many pairs' pooled numbers are kept between two confidences; those of more are made again."""

@@ -35,10 +35,10 @@ from fairkit_group.simultaneous import (
 )
 from fairkit_group.strata import Strata
 from fairkit_group.stratified import (
-    MOST_AT_ONCE,
     Pairs,
     Pooled,
     Test,
+    in_blocks,
     odds_ratio,
     pairs_of,
     same_difference,
@@ -387,11 +387,9 @@ class Inside:
         confusion = self.strata.confusion()
         assert confusion is not None  # noqa: S101 -- asked only where there are decisions
         effective = None if self.strata.whole() else self.strata.effective()
-        step = max(MOST_AT_ONCE // len(confusion), 1)
-        parts = [groups[:, start : start + step] for start in range(0, max(groups.shape[1], 1), step)]
         made = [
             odds_ratio(_tables(confusion, *part), None if effective is None else _tables(effective, *part))
-            for part in parts
+            for part in in_blocks(groups, len(confusion))
         ]
         value, error = (np.concatenate([getattr(each, name) for each in made]) for name in ("value", "log_error"))
         sums, degrees = of_key(self.strata.buckets, CONFUSION.key), None
